@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "base/alloc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static _Thread_local uint64_t n_allocs;
+static _Thread_local uint64_t fail_at;
+
+/* Counts one allocation; says whether this is the one that a test asked to fail. */
+static int must_fail(void) {
+    n_allocs++;
+    if (fail_at == 0)
+        return 0;
+    return --fail_at == 0;
+}
+
+void *sdc__alloc(size_t n, size_t size) {
+    size_t bytes;
+    if (must_fail() || __builtin_mul_overflow(n, size, &bytes))
+        return NULL;
+    return malloc(bytes ? bytes : 1);
+}
+
+void *sdc__calloc(size_t n, size_t size) {
+    if (must_fail())
+        return NULL;
+    return calloc(n ? n : 1, size ? size : 1);
+}
+
+void *sdc__realloc(void *block, size_t n, size_t size) {
+    size_t bytes;
+    if (must_fail() || __builtin_mul_overflow(n, size, &bytes))
+        return NULL;
+    return realloc(block, bytes ? bytes : 1);
+}
+
+void *sdc__alloc_tensor(size_t n, size_t size) {
+    size_t bytes;
+    if (must_fail() || __builtin_mul_overflow(n, size, &bytes) || bytes > SIZE_MAX - 63)
+        return NULL;
+    bytes = bytes ? (bytes + 63) / 64 * 64 : 64;
+    void *block = aligned_alloc(64, bytes);
+    if (block)
+        memset(block, 0, bytes);
+    return block;
+}
+
+void sdc__free(void *block) {
+    free(block);
+}
+
+char *sdc__strdup(const char *s) {
+    return sdc__strndup(s, strlen(s));
+}
+
+char *sdc__strndup(const char *s, size_t len) {
+    char *copy = sdc__alloc(len + 1, 1);
+    if (!copy)
+        return NULL;
+    memcpy(copy, s, len);
+    copy[len] = '\0';
+    return copy;
+}
+
+void sdc__alloc_fail_at(uint64_t n) {
+    fail_at = n;
+}
+
+uint64_t sdc__alloc_count(void) {
+    return n_allocs;
+}

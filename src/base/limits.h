@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Every limit that parsers of foreign files apply, in one place.
+ */
+#ifndef SDC_BASE_LIMITS_H
+#define SDC_BASE_LIMITS_H
+
+#define SDC_MAX_RANK      32                   /* dimensions of a tensor (HDF5's own limit) */
+#define SDC_MAX_NAME      4096                 /* bytes of a tensor name */
+#define SDC_MAX_TENSORS   1000000              /* tensors in one file */
+#define SDC_MAX_JSON      (256u * 1024 * 1024) /* bytes of one JSON document */
+#define SDC_MAX_JSON_LINE (16u * 1024 * 1024)  /* bytes of one line of JSON lines */
+#define SDC_MAX_SPEC      (1024u * 1024)       /* bytes of a campaign spec */
+#define SDC_MAX_ST_HEADER 100000000u           /* safetensors header, the reference reader's */
+#define SDC_MAX_RANKS     64                   /* ranks of a run */
+
+#endif

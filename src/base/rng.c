@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sdc/rng.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wundef"
+#pragma GCC diagnostic ignored "-Wpedantic"
+#pragma GCC diagnostic ignored "-Wconversion"
+#pragma GCC diagnostic ignored "-Wstrict-prototypes"
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#include <Random123/philox.h>
+#pragma GCC diagnostic pop
+
+#include "base/alloc.h"
+
+void sdc_philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+    philox4x32_ctr_t c = {{counter[0], counter[1], counter[2], counter[3]}};
+    philox4x32_key_t k = {{key[0], key[1]}};
+    philox4x32_ctr_t r = philox4x32_R(10, c, k);
+    memcpy(out, r.v, sizeof r.v);
+}
+
+void sdc_rng_init(struct sdc_rng *rng, uint64_t seed, enum sdc_rng_purpose purpose, uint32_t block,
+                  uint32_t trial) {
+    rng->key[0] = (uint32_t)seed;
+    rng->key[1] = (uint32_t)(seed >> 32);
+    rng->counter[0] = (uint32_t)purpose;
+    rng->counter[1] = block;
+    rng->counter[2] = trial;
+    rng->counter[3] = 0;
+    rng->used = 4;
+}
+
+uint32_t sdc_rng_u32(struct sdc_rng *rng) {
+    if (rng->used == 4) {
+        sdc_philox4x32_10(rng->counter, rng->key, rng->out);
+        rng->counter[3]++;
+        rng->used = 0;
+    }
+    return rng->out[rng->used++];
+}
+
+uint64_t sdc_rng_u64(struct sdc_rng *rng) {
+    uint64_t low = sdc_rng_u32(rng);
+    return low | (uint64_t)sdc_rng_u32(rng) << 32;
+}
+
+uint64_t sdc_rng_below(struct sdc_rng *rng, uint64_t n) {
+    /* values under 2^64 mod n would favour the small results: draw again */
+    uint64_t reject_below = (0 - n) % n;
+    for (;;) {
+        uint64_t x = sdc_rng_u64(rng);
+        if (x >= reject_below)
+            return x % n;
+    }
+}
+
+double sdc_rng_unit(struct sdc_rng *rng) {
+    return (double)(sdc_rng_u64(rng) >> 11) * 0x1p-53;
+}
+
+/* An open-addressing set of values below UINT64_MAX, sized for its final count. */
+struct set {
+    uint64_t *slots; /* value + 1, 0 = empty */
+    uint64_t mask;
+};
+
+static bool set_insert(struct set *set, uint64_t value) {
+    uint64_t i = value * 0x9E3779B97F4A7C15u;
+    for (i ^= i >> 32;; i++) {
+        uint64_t *slot = &set->slots[i & set->mask];
+        if (*slot == value + 1)
+            return false;
+        if (*slot == 0) {
+            *slot = value + 1;
+            return true;
+        }
+    }
+}
+
+static int compare_u64(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+enum sdc_status sdc_rng_sample(struct sdc_rng *rng, uint64_t n, uint64_t k, uint64_t *out,
+                               struct sdc_error *err) {
+    if (k > n)
+        return SDC_ERR(err, SDC_USAGE, "cannot draw %llu distinct of %llu", (unsigned long long)k,
+                       (unsigned long long)n);
+    if (k == 0)
+        return SDC_OK;
+    uint64_t size = 4;
+    while (size < 2 * k && size < UINT64_MAX / 2)
+        size *= 2;
+    struct set set = {.slots = sdc__calloc(size, sizeof *set.slots), .mask = size - 1};
+    if (!set.slots)
+        return SDC_NOMEM(err, "a sample");
+    uint64_t found = 0;
+    for (uint64_t j = n - k; j < n; j++) {
+        uint64_t x = sdc_rng_below(rng, j + 1);
+        if (!set_insert(&set, x)) {
+            x = j;
+            set_insert(&set, x);
+        }
+        out[found++] = x;
+    }
+    sdc__free(set.slots);
+    qsort(out, k, sizeof *out, compare_u64);
+    return SDC_OK;
+}
+
+void sdc_rng_shuffle_u32(struct sdc_rng *rng, uint32_t *items, size_t n) {
+    for (size_t i = n; i > 1; i--) {
+        size_t j = (size_t)sdc_rng_below(rng, i);
+        uint32_t x = items[i - 1];
+        items[i - 1] = items[j];
+        items[j] = x;
+    }
+}
