@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Alteration record, sdclab.record/1, file NAME.sdc.jsonl: the list of what was changed in one
+ * file, written ahead of the change; schemas/record-1.json is the schema of a line. Reading and
+ * writing lines; changing files is sdc/alter.h.
+ *
+ * First line "header": schema, tool version, seed, fault choice, support size in bits, identity of
+ * the file. One line "change" per altered element: tensor, index, byte offset, operator, bits where
+ * the operator has them, old and new raw bytes in hex, old and new value, part, role. Last line
+ * "verified" with the counts that were read back: what counts as altered is what was read back. A
+ * record without it belongs to an alteration that did not finish.
+ */
+#ifndef SDC_RECORD_H
+#define SDC_RECORD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sdc/choice.h"
+#include "sdc/status.h"
+#include "sdc/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Identity of a file before it was altered: size, and XXH3-64 of the first and last 64 KiB with the
+ * sites' old bytes in place; the whole file's digest if asked for. */
+struct sdc_file_identity {
+    uint64_t size;
+    uint64_t head, tail;
+    bool has_whole;
+    unsigned char whole[16];
+};
+
+struct sdc_record_header {
+    char *tool; /* "sdclab 0.1.0" */
+    uint64_t seed;
+    struct sdc_choice choice;
+    uint64_t support_bits; /* size of the support in bits (elements for --op value) */
+    uint64_t planned;      /* sites planned */
+    char *source;          /* path as given of the file that was read */
+    char *file;            /* path as given of the file that holds the changes */
+    char *format;          /* "hdf5", "safetensors" */
+    struct sdc_file_identity identity;
+    bool synced; /* false: --no-sync */
+};
+
+struct sdc_record_change {
+    char *tensor;
+    enum sdc_dtype dtype;
+    enum sdc_part part;
+    enum sdc_role role;
+    uint64_t elem;   /* flat C-order index */
+    char *index;     /* the same as text, "[2,0,4]" */
+    uint64_t offset; /* of the element's first byte in the file */
+    bool big_endian; /* order of the bytes in the file */
+    enum sdc_op op;
+    uint64_t bits;             /* mask of flipped bits, over the raw value; 0 for other operators */
+    uint64_t old_raw, new_raw; /* values; the record's hex holds the file's bytes, in file order */
+};
+
+struct sdc_record {
+    struct sdc_record_header header;
+    struct sdc_record_change *changes;
+    size_t n_changes;
+    bool verified;       /* the last line is there */
+    uint64_t n_verified; /* elements that read back as planned */
+    uint64_t n_bits;     /* bits that differ from before */
+};
+
+SDC_API void sdc_record_release(struct sdc_record *r);
+/* SDC_INVALID names line and column; an incomplete last line is left out (a write-ahead log may end
+ * so), an incomplete earlier one is an error. */
+SDC_API enum sdc_status sdc_record_read(const char *path, struct sdc_record *r,
+                                        struct sdc_error *err) SDC_MUST_CHECK;
+/* Single lines with newline; free with sdc_text_free. */
+SDC_API enum sdc_status sdc_record_header_line(const struct sdc_record_header *h, char **line,
+                                               struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API enum sdc_status sdc_record_change_line(const struct sdc_record_change *c, char **line,
+                                               struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API enum sdc_status sdc_record_verified_line(uint64_t n_verified, uint64_t n_bits, char **line,
+                                                 struct sdc_error *err) SDC_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

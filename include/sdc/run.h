@@ -1,0 +1,148 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Run description, sdclab.run/1: everything that decides what a training run computes, and what it
+ * writes. One JSON object; schemas/run-1.json is its schema, unknown keys are refused. The pool
+ * writes it, any trainer reads it. Nothing here trains.
+ *
+ * All strings and arrays in the structs are owned by the run (sdc_run_release) unless noted.
+ */
+#ifndef SDC_RUN_H
+#define SDC_RUN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sdc/status.h"
+#include "sdc/tensor.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+enum sdc_strategy { SDC_STRATEGY_SINGLE, SDC_STRATEGY_DDP, SDC_STRATEGY_HOROVOD };
+
+/* Who does a thing: every rank by itself, or rank 0 alone. */
+enum sdc_who { SDC_WHO_ALL, SDC_WHO_RANK0 };
+
+enum sdc_broadcast_order { SDC_ORDER_NONE, SDC_ORDER_OPTIMIZER_FIRST, SDC_ORDER_PARAMETERS_FIRST };
+
+/* The switches that decide who stays corrupted; protocol.md section 1 has the recipes. */
+struct sdc_switches {
+    enum sdc_who read_model;             /* who reads model tensors from the checkpoint */
+    enum sdc_who read_optimizer;         /* who reads optimizer tensors */
+    bool broadcast_model;                /* parameters and buffers from rank 0 after the load */
+    bool broadcast_optimizer;            /* optimizer state from rank 0 after the load */
+    enum sdc_broadcast_order order;      /* of the two broadcasts; NONE where there are none */
+    bool broadcast_buffers_each_forward; /* from rank 0 before each training forward (DDP) */
+};
+
+/* The named settings: "ddp/after-wrap-all", ... ; "single" for one rank without a strategy. */
+struct sdc_recipe {
+    const char *name;
+    enum sdc_strategy strategy;
+    struct sdc_switches switches;
+    const char *summary;
+};
+
+SDC_API const struct sdc_recipe *sdc_recipe_find(const char *name); /* NULL: unknown; static */
+SDC_API size_t sdc_recipe_count(void);
+SDC_API const struct sdc_recipe *sdc_recipe_at(size_t i);
+SDC_API const char *sdc_strategy_name(enum sdc_strategy s); /* "single", "ddp", "horovod" */
+
+/* What one rank reads at start; ranks without an entry in `load` start from fresh weights (only
+ * when the whole array is empty; otherwise there is one entry per rank). */
+struct sdc_run_load {
+    char *path; /* the checkpoint file; NULL: this rank has no file to read */
+    char *
+        digest; /* optional: 32 hex digits, the file's model+optimizer+loop digest expected; NULL */
+};
+
+/* State digests of golden at one step, for an early end when certain; one text per rank. */
+struct sdc_run_golden {
+    uint64_t step;
+    char **state; /* [ranks] whole-state digests, 32 hex digits each (events: "state") */
+};
+
+struct sdc_run {
+    char *trial; /* id, any text without control characters; names the run in messages */
+
+    char *trainer;   /* "native" here; a trainer refuses another's name */
+    char *model;     /* "mlp", "lenet5" */
+    char *kernels;   /* "onednn" or "ref" */
+    char *precision; /* "f32" */
+
+    struct {
+        char *name;     /* "fashion-mnist", "synthetic" */
+        char *path;     /* folder with the files; NULL: the system's (Debian's package) */
+        uint64_t limit; /* use only the first n training samples; 0 = all */
+    } data;
+
+    struct {
+        char *name; /* "sgd" */
+        double lr, momentum, weight_decay;
+    } optimizer;
+    char *schedule; /* "constant" */
+
+    uint32_t ranks;     /* N, 1 to SDC_MAX_RANKS */
+    uint32_t batch;     /* samples per rank and step */
+    uint64_t seed_init; /* initial weights */
+    uint64_t seed_data; /* data order; E1 replicas change it from the checkpoint on */
+
+    enum sdc_strategy strategy;
+    char *recipe; /* name of the recipe the switches come from, or "custom"; for the record */
+    struct sdc_switches switches;
+
+    struct sdc_run_load *load; /* n_load entries: 0 or `ranks` */
+    size_t n_load;
+
+    uint64_t from_step; /* step counter at start: 0 fresh, else must equal the checkpoint's */
+    uint64_t to_step;   /* steps done when the run ends; > from_step, or equal to only load */
+
+    uint64_t eval_samples; /* of the test set, 0 = none, more than there are = all */
+    uint64_t eval_every;   /* steps between evaluations; 0 = only at the end */
+    enum sdc_who eval_who; /* rank 0, or every rank (each evaluates its own replica) */
+
+    uint64_t digest_every; /* steps between state digests in step events; 0 = none, also at end */
+    uint64_t *snapshot_steps; /* ascending step numbers at which every rank writes a snapshot */
+    size_t n_snapshot_steps;
+
+    struct sdc_run_golden *golden; /* ascending by step */
+    size_t n_golden;
+
+    struct {
+        char *path; /* the checkpoint; with several steps the text {step} is replaced; NULL: none */
+        char *format;    /* "hdf5" or "safetensors" */
+        uint64_t *steps; /* ascending; empty: at the end of the run. Rank 0 saves */
+        size_t n_steps;
+    } save;
+
+    char *output; /* existing folder for events.jsonl and snapshots */
+};
+
+SDC_API void sdc_run_init(struct sdc_run *run); /* all defaults: see the schema */
+SDC_API void sdc_run_release(struct sdc_run *run);
+SDC_API enum sdc_status sdc_run_copy(struct sdc_run *to, const struct sdc_run *from,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
+/* Sets strategy, recipe and switches from a recipe's name; SDC_USAGE lists the known ones. */
+SDC_API enum sdc_status sdc_run_set_recipe(struct sdc_run *run, const char *name,
+                                           struct sdc_error *err) SDC_MUST_CHECK;
+/* Values in range and combinations possible (single needs one rank, steps ascend, ...). */
+SDC_API enum sdc_status sdc_run_check(const struct sdc_run *run,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
+
+/* JSON with every key written; what names the text in messages. */
+SDC_API enum sdc_status sdc_run_from_json(const char *json, size_t len, const char *what,
+                                          struct sdc_run *run,
+                                          struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API enum sdc_status sdc_run_to_json(const struct sdc_run *run, char **json,
+                                        struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API enum sdc_status sdc_run_read(const char *path, struct sdc_run *run,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API enum sdc_status sdc_run_write(const char *path, const struct sdc_run *run,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
+
+#ifdef __cplusplus
+}
+#endif
+#endif
