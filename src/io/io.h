@@ -1,0 +1,188 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Files: reading and writing at 64-bit offsets, atomic replacement, locks, copies, folders, paths.
+ * Not for formats: nothing here knows what the bytes mean.
+ *
+ * Every error names the path. A full disk is SDC_IO with the path and "No space left on device".
+ * Every write-class system call passes a seam (sdc__io_test_hook) through which tests fail it or
+ * end the process before it. One thread per object; functions without an object are thread-safe.
+ *
+ *     struct sdc_replace r;
+ *     SDC_TRY(sdc__replace_begin(path, false, &r, err));
+ *     st = sdc__file_write(&r.file, 0, data, len, err);
+ *     if (st == SDC_OK)
+ *         return sdc__replace_commit(&r, true, err);
+ *     sdc__replace_abandon(&r);
+ */
+#ifndef SDC_IO_IO_H
+#define SDC_IO_IO_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/str.h"
+#include "sdc/status.h"
+
+/* ---- one open regular file ---- */
+
+enum sdc_file_mode {
+    SDC_FILE_READ,   /* must exist */
+    SDC_FILE_UPDATE, /* must exist; read and write, never truncated */
+    SDC_FILE_NEW,    /* must not exist (SDC_EXISTS); read and write */
+    SDC_FILE_APPEND  /* created if missing; sdc__file_append goes to its end */
+};
+
+struct sdc_file {
+    int fd;        /* -1: not open */
+    uint64_t size; /* when opened; grows with writes through this object */
+    char *path;    /* owned */
+};
+
+#define SDC_FILE_INIT                                                                              \
+    { .fd = -1 }
+
+/* SDC_NOT_FOUND, SDC_EXISTS, SDC_UNSUPPORTED (not a regular file), SDC_IO, SDC_NO_MEMORY. On
+ * failure *f is as after SDC_FILE_INIT. Descriptors are close-on-exec. */
+enum sdc_status sdc__file_open(const char *path, enum sdc_file_mode mode, struct sdc_file *f,
+                               struct sdc_error *err) SDC_MUST_CHECK;
+/* Accepts a file that is not open; releases locks. */
+void sdc__file_close(struct sdc_file *f);
+
+/* Exactly len bytes from or to this offset, looping over short counts and EINTR, at most 1 GiB in a
+ * system call. A read past the end is SDC_INVALID ("truncated"), with the offset. */
+enum sdc_status sdc__file_read(const struct sdc_file *f, uint64_t offset, void *data, size_t len,
+                               struct sdc_error *err) SDC_MUST_CHECK;
+enum sdc_status sdc__file_write(struct sdc_file *f, uint64_t offset, const void *data, size_t len,
+                                struct sdc_error *err) SDC_MUST_CHECK;
+/* At the end; for logs. One call is one write where the system allows. */
+enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t len,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
+enum sdc_status sdc__file_truncate(struct sdc_file *f, uint64_t size,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
+enum sdc_status sdc__file_sync(const struct sdc_file *f, struct sdc_error *err) SDC_MUST_CHECK;
+
+/* Advisory whole-file lock (flock, as libhdf5 takes it), not waiting: SDC_BUSY if another open file
+ * holds one, in this process too. SDC_UNSUPPORTED where the file system has none. Held until the
+ * file is closed. */
+enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive,
+                               struct sdc_error *err) SDC_MUST_CHECK;
+
+/* All of `from` into `to` at offset 0: a reflink or copy_file_range where the file system can, else
+ * by reading and writing. Nothing is synced. */
+enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
+                               struct sdc_error *err) SDC_MUST_CHECK;
+
+/* Read-only, private mapping of a whole file, for scans; NULL data if the file is empty. The size
+ * is checked when mapping, but a file that another process shortens afterwards raises SIGBUS on
+ * access: use sdc__file_read for anything but a scan of a file this process owns. */
+struct sdc_map {
+    const unsigned char *data;
+    size_t size;
+};
+enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
+                              struct sdc_error *err) SDC_MUST_CHECK;
+void sdc__file_unmap(struct sdc_map *map);
+
+/* ---- whole small files ---- */
+
+/* Appends the contents to out. SDC_LIMIT if longer than limit. Pipes and the like are accepted. */
+enum sdc_status sdc__read_whole(const char *path, size_t limit, struct sdc_buf *out,
+                                struct sdc_error *err) SDC_MUST_CHECK;
+/* The same, inflating if the file is gzip (by its first bytes); limit is on the inflated size. */
+enum sdc_status sdc__read_gz(const char *path, size_t limit, struct sdc_buf *out,
+                             struct sdc_error *err) SDC_MUST_CHECK;
+/* Through an atomic replacement; an existing file is replaced. */
+enum sdc_status sdc__write_whole(const char *path, const void *data, size_t len, bool sync,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
+
+/* ---- atomic replacement ----
+ *
+ * A temporary file in the folder of the target, named so that a later run recognises it
+ * (".sdc-tmp.HOST.PID.N", HOST a hash of the machine's name), written, synced, renamed; then the
+ * folder is synced. The old file stays whole until the rename. begin also removes temporaries in
+ * that folder whose process on this machine is gone. */
+struct sdc_replace {
+    struct sdc_file file; /* the temporary, open for reading and writing; its path is the
+                             temporary's */
+    char *target;         /* owned */
+    bool may_replace;
+};
+
+#define SDC_REPLACE_INIT                                                                           \
+    { .file = SDC_FILE_INIT }
+
+/* SDC_EXISTS if the target exists and may_replace is false. A target that is a symbolic link is
+ * followed, so that the file it names is replaced, in its own folder. */
+enum sdc_status sdc__replace_begin(const char *path, bool may_replace, struct sdc_replace *r,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
+/* Renames; on any failure the temporary is removed and the target is as before (but see sync of
+ * the folder: SDC_IO there means the new file is in place and may not survive a power cut). The
+ * mode bits of a replaced file are kept. sync false: neither file nor folder is synced. */
+enum sdc_status sdc__replace_commit(struct sdc_replace *r, bool sync,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
+/* Removes the temporary; cannot fail; accepts one after commit or SDC_REPLACE_INIT. */
+void sdc__replace_abandon(struct sdc_replace *r);
+
+/* Is this file name (no folder) a temporary of ours, and is its process gone? */
+bool sdc__temp_is_ours(const char *name);
+bool sdc__temp_is_stale(const char *name);
+/* Removes the stale temporaries of a folder; returns how many. Errors are ignored: it is a favour.
+ */
+unsigned sdc__temp_sweep(const char *folder);
+
+/* ---- paths and folders ---- */
+
+/* "a/b" of "a/b/c", "." of "c", "/" of "/c"; NULL: no memory. Free with sdc__free. */
+char *sdc__path_dir(const char *path) SDC_MUST_CHECK;
+/* Pointer to the part after the last slash. */
+const char *sdc__path_base(const char *path);
+/* "a/b" of "a" and "b"; name alone if it is absolute or dir is empty. Free with sdc__free. */
+char *sdc__path_join(const char *dir, const char *name) SDC_MUST_CHECK;
+bool sdc__path_exists(const char *path); /* follows links; false also where it cannot be asked */
+bool sdc__path_is_dir(const char *path);
+/* With all parents; no error if it is there. */
+enum sdc_status sdc__make_dirs(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+/* No error if there is none. */
+enum sdc_status sdc__remove_file(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+/* A folder with all it holds; links are removed, not followed. No error if there is none. */
+enum sdc_status sdc__remove_tree(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+/* Replaces an existing target. */
+enum sdc_status sdc__rename(const char *from, const char *to, struct sdc_error *err) SDC_MUST_CHECK;
+enum sdc_status sdc__dir_sync(const char *dir, struct sdc_error *err) SDC_MUST_CHECK;
+/* The folder that holds path. */
+enum sdc_status sdc__parent_sync(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+
+/* ---- seam for tests ---- */
+
+#define SDC_IO_OP_MAP(X)                                                                           \
+    X(CREATE, "create")                                                                            \
+    X(WRITE, "write")                                                                              \
+    X(TRUNCATE, "truncate")                                                                        \
+    X(SYNC, "sync")                                                                                \
+    X(RENAME, "rename")                                                                            \
+    X(REMOVE, "remove")                                                                            \
+    X(MKDIR, "mkdir")                                                                              \
+    X(DIR_SYNC, "dir-sync")
+
+enum sdc_io_op {
+#define SDC_IO_OP_ENUM(name, text) SDC_IO_OP_##name,
+    SDC_IO_OP_MAP(SDC_IO_OP_ENUM)
+#undef SDC_IO_OP_ENUM
+};
+
+/* Called before each write-class system call of this thread, n counting them from 1 since the hook
+ * was set. Returns 0 to go on, or an errno value with which the call then fails without being made;
+ * it may also end the process. */
+struct sdc_io_hook {
+    int (*before)(void *user, uint64_t n, enum sdc_io_op op, const char *path);
+    void *user;
+};
+
+/* NULL removes it. The struct is copied. */
+void sdc__io_test_hook(const struct sdc_io_hook *hook);
+const char *sdc__io_op_name(enum sdc_io_op op);
+/* For code that lets a library write (libhdf5): 0, or the errno the hook wants. */
+int sdc__io_before(enum sdc_io_op op, const char *path);
+
+#endif
