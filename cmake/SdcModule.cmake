@@ -5,7 +5,7 @@
 # contraction is off by name, and base/guard.h refuses fast-math at compile time.
 add_library(sdc_flags INTERFACE)
 target_compile_features(sdc_flags INTERFACE c_std_17)
-target_compile_definitions(sdc_flags INTERFACE _GNU_SOURCE=1)
+target_compile_definitions(sdc_flags INTERFACE _GNU_SOURCE=1 SDC_VERSION="${PROJECT_VERSION}")
 target_include_directories(sdc_flags INTERFACE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
 target_compile_options(sdc_flags INTERFACE
     -ffp-contract=off -fno-strict-aliasing
