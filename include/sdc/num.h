@@ -92,9 +92,12 @@ SDC_API bool sdc_num_is_finite(enum sdc_dtype dtype, uint64_t raw);
 
 /* For display and comparison only. Exact for all types but 64-bit integers over 2^53. */
 SDC_API double sdc_num_to_double(enum sdc_dtype dtype, uint64_t raw);
-/* Nearest value, ties to even; floats overflow to infinity; integers saturate, NaN gives 0. */
+/* Nearest value, ties to even; floats overflow to infinity, a NaN becomes quiet and keeps its sign
+ * and what fits of its payload (F64: every bit); integers saturate (BOOL at 0 and 1), NaN gives 0.
+ */
 SDC_API uint64_t sdc_num_from_double(enum sdc_dtype dtype, double value);
-/* Shortest decimal that reads back to the same value; "nan", "inf", "-inf". Text fits 40 bytes. */
+/* Decimal with the fewest correctly rounded digits that reads back to the same value; "nan" (of any
+ * sign and payload), "inf", "-inf". Text fits 40 bytes. */
 SDC_API void sdc_num_text(enum sdc_dtype dtype, uint64_t raw, char *text, size_t size);
 
 /* Number of representable values between a and b, zero when the values are equal (also -0 and +0);
