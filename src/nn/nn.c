@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "nn/nn.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/guard.h"
+#include "nn/nn_impl.h"
+
+static const struct sdc_nn_ops *const implementations[] = {&sdc_nn_onednn, &sdc_nn_ref};
+
+#define N_IMPLEMENTATIONS (sizeof implementations / sizeof *implementations)
+
+/* What each kind has and needs. */
+static const struct kind {
+    const char *name;
+    bool weights;  /* w and b, out_channels */
+    bool images;   /* height and width must be given */
+    bool kernel;   /* kernel and padding */
+    bool winner;   /* keeps the place of maxima */
+    bool labels;   /* and a scalar y */
+    bool reads_dy; /* backward cannot do without */
+} kinds[SDC__NN_N_KINDS] = {
+    [SDC_NN_CONV2D] =
+        {.name = "conv2d", .weights = true, .images = true, .kernel = true, .reads_dy = true},
+    [SDC_NN_LINEAR] = {.name = "linear", .weights = true, .reads_dy = true},
+    [SDC_NN_RELU] = {.name = "relu", .reads_dy = true},
+    [SDC_NN_MAXPOOL2] = {.name = "maxpool2", .images = true, .winner = true, .reads_dy = true},
+    [SDC_NN_RELU_MAXPOOL2] = {.name = "relu+maxpool2",
+                              .images = true,
+                              .winner = true,
+                              .reads_dy = true},
+    [SDC_NN_XENT] = {.name = "cross-entropy", .labels = true},
+};
+
+const struct sdc_nn_ops *sdc_nn_at(size_t i) {
+    return i < N_IMPLEMENTATIONS ? implementations[i] : NULL;
+}
+
+const struct sdc_nn_ops *sdc_nn_find(const char *name) {
+    for (size_t i = 0; i < N_IMPLEMENTATIONS; i++)
+        if (strcmp(implementations[i]->name, name) == 0)
+            return implementations[i];
+    return NULL;
+}
+
+const char *sdc_nn_name(const struct sdc_nn_ops *ops) {
+    return ops->name;
+}
+
+const char *sdc_nn_summary(const struct sdc_nn_ops *ops) {
+    return ops->summary;
+}
+
+unsigned sdc_nn_caps(const struct sdc_nn_ops *ops) {
+    return ops->caps;
+}
+
+void sdc_nn_version(const struct sdc_nn_ops *ops, char *text, size_t size) {
+    ops->version(text, size);
+}
+
+size_t sdc_nn_type_size(enum sdc_nn_type type) {
+    return type == SDC_NN_F64 ? sizeof(double) : sizeof(float);
+}
+
+/* Product of four sizes; false over 2^31 - 1, the bound of the libraries behind this. */
+static bool product(size_t a, size_t b, size_t c, size_t d, size_t *out) {
+    size_t p;
+    if (__builtin_mul_overflow(a, b, &p) || __builtin_mul_overflow(p, c, &p) ||
+        __builtin_mul_overflow(p, d, &p) || p > INT32_MAX)
+        return false;
+    *out = p;
+    return true;
+}
+
+/* Members that must be given, and those that must not. */
+static enum sdc_status check_members(const struct sdc_nn_layer *l, const struct kind *k,
+                                     struct sdc_error *err) {
+    const struct {
+        const char *name;
+        size_t value;
+        bool needed, allowed;
+    } members[] = {
+        {"batch", l->batch, true, true},
+        {"channels", l->channels, true, true},
+        {"height", l->height, k->images, !k->labels},
+        {"width", l->width, k->images, !k->labels},
+        {"out_channels", l->out_channels, k->weights, k->weights},
+        {"kernel", l->kernel, k->kernel, k->kernel},
+        {"padding", l->padding, false, k->kernel},
+    };
+    for (size_t i = 0; i < sizeof members / sizeof *members; i++) {
+        if (members[i].needed && members[i].value == 0)
+            return SDC_ERR(err, SDC_INVALID, "layer %s: %s is 0, expected at least 1", k->name,
+                           members[i].name);
+        if (!members[i].allowed && members[i].value != 0)
+            return SDC_ERR(err, SDC_INVALID, "layer %s: %s is %zu, expected 0: it has none",
+                           k->name, members[i].name, members[i].value);
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status conv_out(const struct sdc_nn_layer *l, size_t in, size_t *out,
+                                struct sdc_error *err) {
+    if (l->padding >= l->kernel)
+        return SDC_ERR(err, SDC_INVALID,
+                       "layer conv2d: padding is %zu, expected less than the kernel of %zu",
+                       l->padding, l->kernel);
+    if (in > INT32_MAX || l->kernel > INT32_MAX || in + 2 * l->padding < l->kernel)
+        return SDC_ERR(err, SDC_INVALID, "layer conv2d: kernel %zu does not fit an image of %zu",
+                       l->kernel, in + 2 * l->padding);
+    *out = in + 2 * l->padding - l->kernel + 1;
+    return SDC_OK;
+}
+
+enum sdc_status sdc_nn_layer_sizes(const struct sdc_nn_layer *layer, struct sdc_nn_sizes *sizes,
+                                   struct sdc_error *err) {
+    if ((size_t)layer->kind >= SDC__NN_N_KINDS)
+        return SDC_ERR(err, SDC_INVALID, "layer kind is %d, expected less than %d",
+                       (int)layer->kind, SDC__NN_N_KINDS);
+    const struct kind *k = &kinds[layer->kind];
+    struct sdc_nn_sizes s = {.out_height = 1, .out_width = 1};
+    SDC_TRY(check_members(layer, k, err));
+    const size_t h = layer->height ? layer->height : 1, w = layer->width ? layer->width : 1;
+    size_t out_channels = k->weights ? layer->out_channels : layer->channels;
+    if (k->kernel) {
+        SDC_TRY(conv_out(layer, h, &s.out_height, err));
+        SDC_TRY(conv_out(layer, w, &s.out_width, err));
+    } else if (k->winner) {
+        if (h < 2 || w < 2)
+            return SDC_ERR(err, SDC_INVALID,
+                           "layer %s: image is %zu x %zu, expected at least 2 x 2", k->name, h, w);
+        s.out_height = h / 2;
+        s.out_width = w / 2;
+    } else if (!k->weights) {
+        s.out_height = h;
+        s.out_width = w;
+    }
+    const size_t batch = k->labels ? 1 : layer->batch;
+    if (k->labels)
+        out_channels = 1;
+    bool fits = product(layer->batch, layer->channels, h, w, &s.x) &&
+                product(batch, out_channels, s.out_height, s.out_width, &s.y);
+    if (k->kernel)
+        fits = fits && product(out_channels, layer->channels, layer->kernel, layer->kernel, &s.w);
+    else if (k->weights)
+        fits = fits && product(out_channels, layer->channels, h, w, &s.w);
+    if (!fits)
+        return SDC_ERR(err, SDC_LIMIT, "layer %s: a tensor has over %d elements", k->name,
+                       INT32_MAX);
+    s.b = k->weights ? out_channels : 0;
+    *sizes = s;
+    return SDC_OK;
+}
+
+enum sdc_status sdc_nn_engine_new(const struct sdc_nn_ops *ops, enum sdc_nn_type type,
+                                  struct sdc_nn_engine **out, struct sdc_error *err) {
+    *out = NULL;
+    if (!(ops->caps & (type == SDC_NN_F64 ? SDC_NN_CAN_F64 : SDC_NN_CAN_F32)))
+        return SDC_ERR(err, SDC_UNSUPPORTED, "kernels %s do not compute in %s", ops->name,
+                       type == SDC_NN_F64 ? "f64" : "f32");
+    struct sdc_nn_engine *e = sdc__calloc(1, sizeof *e);
+    if (!e)
+        return SDC_NOMEM(err, "an engine");
+    e->ops = ops;
+    e->type = type;
+    e->kernels = ops->kernels(type);
+    *out = e;
+    return SDC_OK;
+}
+
+void sdc_nn_engine_free(struct sdc_nn_engine *engine) {
+    sdc__free(engine);
+}
+
+enum sdc_nn_type sdc_nn_engine_type(const struct sdc_nn_engine *engine) {
+    return engine->type;
+}
+
+const struct sdc_nn_ops *sdc_nn_engine_ops(const struct sdc_nn_engine *engine) {
+    return engine->ops;
+}
+
+/* What every implementation keeps between forward and backward. */
+static enum sdc_status plan_memory(struct sdc_nn_plan *p, struct sdc_error *err) {
+    const struct kind *k = &kinds[p->layer.kind];
+    const size_t size = sdc_nn_type_size(p->engine->type);
+    if (k->winner && !(p->winner = sdc__alloc_tensor(p->sizes.y, 1)))
+        return SDC_NOMEM(err, "the maxima of a pooling");
+    if (k->labels && !(p->log_p = sdc__alloc_tensor(p->sizes.x, size)))
+        return SDC_NOMEM(err, "a softmax");
+    if (k->kernel && !(p->row = sdc__alloc_tensor(p->sizes.out_width, size)))
+        return SDC_NOMEM(err, "a convolution");
+    return SDC_OK;
+}
+
+enum sdc_status sdc_nn_plan_new(struct sdc_nn_engine *engine, const struct sdc_nn_layer *layer,
+                                struct sdc_nn_plan **out, struct sdc_error *err) {
+    enum sdc_status st = SDC_OK;
+    struct sdc_nn_sizes sizes;
+    *out = NULL;
+    SDC_TRY(sdc_nn_layer_sizes(layer, &sizes, err));
+    struct sdc_nn_plan *p = sdc__calloc(1, sizeof *p);
+    if (!p)
+        return SDC_NOMEM(err, "a plan");
+    p->engine = engine;
+    p->layer = *layer;
+    p->layer.height = layer->height ? layer->height : 1;
+    p->layer.width = layer->width ? layer->width : 1;
+    p->sizes = sizes;
+    SDC_TRY_OUT(st, plan_memory(p, err));
+    if (engine->ops->plan_init)
+        SDC_TRY_OUT(st, engine->ops->plan_init(p, err));
+    *out = p;
+    p = NULL;
+out:
+    if (p) {
+        sdc__free(p->winner);
+        sdc__free(p->log_p);
+        sdc__free(p->row);
+        sdc__free(p);
+    }
+    return st;
+}
+
+void sdc_nn_plan_free(struct sdc_nn_plan *plan) {
+    if (!plan)
+        return;
+    if (plan->engine->ops->plan_release)
+        plan->engine->ops->plan_release(plan);
+    sdc__free(plan->winner);
+    sdc__free(plan->log_p);
+    sdc__free(plan->row);
+    sdc__free(plan);
+}
+
+const struct sdc_nn_sizes *sdc_nn_plan_sizes(const struct sdc_nn_plan *plan) {
+    return &plan->sizes;
+}
+
+const struct sdc_nn_layer *sdc_nn_plan_layer(const struct sdc_nn_plan *plan) {
+    return &plan->layer;
+}
+
+static enum sdc_status check_labels(const struct sdc_nn_plan *plan, const int32_t *labels,
+                                    struct sdc_error *err) {
+    for (size_t i = 0; i < plan->layer.batch; i++)
+        if (labels[i] < 0 || (size_t)labels[i] >= plan->layer.channels)
+            return SDC_ERR(err, SDC_INVALID, "label %zu of the batch is %d, expected 0 to %zu", i,
+                           (int)labels[i], plan->layer.channels - 1);
+    return SDC_OK;
+}
+
+enum sdc_status sdc_nn_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io,
+                               struct sdc_error *err) {
+    const struct kind *k = &kinds[plan->layer.kind];
+    if (!io->x || !io->y || (k->weights && (!io->w || !io->b)) || (k->labels && !io->labels))
+        SDC_BUG("forward of %s: an operand is missing", k->name);
+    if (k->labels)
+        SDC_TRY(check_labels(plan, io->labels, err));
+    plan->engine->kernels->forward[plan->layer.kind](plan, io);
+    plan->went_forward = true;
+    return SDC_OK;
+}
+
+enum sdc_status sdc_nn_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io,
+                                struct sdc_error *err) {
+    const struct kind *k = &kinds[plan->layer.kind];
+    if ((k->weights && (!io->x || !io->w || !io->dw || !io->db)) || (!k->weights && !io->dx) ||
+        (k->reads_dy && !io->dy) || (k->labels && !io->labels) ||
+        (plan->layer.kind == SDC_NN_RELU && !io->y))
+        SDC_BUG("backward of %s: an operand is missing", k->name);
+    if ((k->winner || k->labels) && !plan->went_forward)
+        SDC_BUG("backward of %s without a forward", k->name);
+    if (k->labels)
+        SDC_TRY(check_labels(plan, io->labels, err));
+    plan->engine->kernels->backward[plan->layer.kind](plan, io);
+    return SDC_OK;
+}
+
+void sdc_nn_sgd_step(struct sdc_nn_engine *engine, const struct sdc_nn_sgd *sgd, size_t n, void *p,
+                     const void *g, void *m, bool first) {
+    if (n > 0 && (!p || !g || (sgd->momentum != 0 && !m)))
+        SDC_BUG("SGD step: an operand is missing");
+    engine->kernels->sgd_step(sgd, n, p, g, m, first);
+}
+
+void sdc_nn_scale(struct sdc_nn_engine *engine, size_t n, void *x, double factor) {
+    engine->kernels->scale(n, x, factor);
+}

@@ -1,0 +1,5 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#define T       float
+#define FMA     fmaf
+#define KERNELS sdc__nn_ref_f32
+#include "nn/ref_kernels.h"
