@@ -49,15 +49,17 @@ struct sdc_report_control {
     const char *first_failure; /* what was found in the first one that failed; NULL: none failed */
 };
 
-/* One combination of factors. */
+/* One combination of factors. Counted with sdc__report_cell_add. */
 struct sdc_report_cell {
     const char *label;         /* short, unique: as in the store */
     const char *const *values; /* n_factors texts, in the order of sdc_report.factors */
     uint64_t n_planned;
-    /* Trials by label, [axis][value]. The result axis counts every trial that ran; the other axes
-     * only those whose result is `done`. Values past sdc_axis_count(axis) are 0. */
+    /* Trials by label, [axis][value]: the result axis over every trial that ran, the exposure axis
+     * over those that are `done`, the other axes over the done ones in which a rank held altered
+     * bits after start-up (kept or spread-to-all): what never reached a rank does not count as
+     * without effect. */
     uint64_t counts[SDC_AXIS_COUNT][SDC_REPORT_LABELS];
-    uint64_t n_collapse; /* of the done ones (sdc_outcome_is_collapse) */
+    uint64_t n_collapse; /* of all the done ones, reached or not: intention to inject */
 };
 
 /* Collapse at one number of delivered flips. */
@@ -132,7 +134,7 @@ struct sdc_report {
     size_t n_trials;
 };
 
-/* A figure as the writers get it. */
+/* A figure as the writers get it; everything in it is owned by sdc__report_write. */
 struct sdc_report_figure {
     const char *name; /* of its files */
     const char *title;
@@ -148,6 +150,12 @@ struct sdc_report_writer_ops {
     enum sdc_status (*write)(const struct sdc_report *r, const struct sdc_report_figure *figures,
                              size_t n_figures, const char *dir, struct sdc_error *err);
 };
+
+/* Counts one trial of the plan (no control) into its cell. */
+void sdc__report_cell_add(struct sdc_report_cell *cell, const struct sdc_outcome *outcome);
+/* Trials of a cell whose result is `done`, and how many of those a rank held altered bits in. */
+uint64_t sdc__report_cell_done(const struct sdc_report_cell *cell);
+uint64_t sdc__report_cell_reached(const struct sdc_report_cell *cell);
 
 /* All writers; *n of them. Static. */
 const struct sdc_report_writer_ops *const *sdc__report_writers(size_t *n);

@@ -47,7 +47,7 @@ static void sentence_has(const struct sdc_stat_claim *c, const char *text) {
 
 static void each_verdict(void **state) {
     (void)state;
-    double diff[K];
+    double diff[K] = {0};
     struct sdc_stat_claim_input in = input(diff);
 
     fill(diff, -0.10, 0.05);
@@ -90,7 +90,7 @@ static void each_verdict(void **state) {
 
 static void few_clusters_are_undecided_however_clear(void **state) {
     (void)state;
-    double diff[K];
+    double diff[K] = {0};
     struct sdc_stat_claim_input in = input(diff);
     fill(diff, -0.5, 0.01);
     in.k = 19;
@@ -111,7 +111,7 @@ static void few_clusters_are_undecided_however_clear(void **state) {
 
 static void missing_data_cannot_help_a_claim(void **state) {
     (void)state;
-    double diff[K], low[K], high[K];
+    double diff[K] = {0}, low[K], high[K];
     struct sdc_error err;
     struct sdc_stat_claim c;
     struct sdc_stat_claim_input in = input(diff);
@@ -160,7 +160,7 @@ static void no_disagreement_needs_enough_pairs(void **state) {
 
 static void a_family_shares_its_error_rate(void **state) {
     (void)state;
-    double a[K], b[K];
+    double a[K] = {0}, b[K] = {0};
     struct sdc_error err;
     struct sdc_stat_claim c[2];
     struct sdc_stat_claim_input in[2] = {input(a), input(b)};
