@@ -30,6 +30,7 @@ test_packages=(
     chromium                                             # the report in a real browser
     python3-websocket                                    # talks to the browser
     binutils                                             # nm, for the symbol check
+    clang-format                                         # the format check, make format
     sqlite3                                              # reads the store from outside
 )
 pip_packages=(safetensors==0.4.5)
