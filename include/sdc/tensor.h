@@ -70,11 +70,14 @@ struct sdc_tensor_desc {
     const char *locked; /* NULL: alterable; else why not, in a few words; as owned as name */
 };
 
-/* Part and role from the name, type and rank alone. A name without a part prefix counts as model if
- * its last component is a known parameter or buffer name (weight, bias, kernel, gamma, beta,
- * running_mean, running_var, moving_mean, moving_variance, num_batches_tracked). A rank-1 "weight"
- * is a norm scale where the module's name says norm or bn, else a weight; its "bias" accordingly.
- */
+/* Part and role from the name, type and rank alone. Known are names of PyTorch state dicts, of
+ * PyTorch optimizer state by running number ("optimizer/state/0/exp_avg"), of Keras 2 and 3 HDF5
+ * files, of Flax, and of the native trainer. A name without a part prefix counts as model if its
+ * last component is a known parameter or buffer name (weight, bias, kernel, gamma, beta,
+ * running_mean, running_var, moving_mean, moving_variance, num_batches_tracked; weight_ih_l0 and
+ * the like), as optimizer if it is exp_avg, exp_avg_sq or momentum_buffer. A rank-1 "weight" is a
+ * norm scale where the module's name says norm, bn, ln or gn, or is a residual network's
+ * "downsample.1" or "shortcut.1", else a weight; its "bias" accordingly. Thread-safe. */
 SDC_API void sdc_tensor_classify(const char *name, enum sdc_dtype dtype, unsigned rank,
                                  enum sdc_part *part, enum sdc_role *role);
 
@@ -93,9 +96,10 @@ SDC_API void sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t ele
 
 /* ---- digest of a state (128 bits) ----
  *
- * XXH3-128 over the tensors sorted by name (bytewise): name without wrappers' prefixes such as
- * "module.", NUL, type as safetensors spells it, NUL, rank and shape as u64, elements in C order,
- * all little-endian. */
+ * XXH3-128 over the tensors sorted by name (bytewise): name, NUL, type as safetensors spells it,
+ * NUL, rank and shape as u64, elements in C order, all little-endian. The name keeps its part
+ * ("model/fc.weight") and loses wrappers' prefixes at its start or right after the part: "module."
+ * (PyTorch's parallel wrappers) and "_orig_mod." (torch.compile). */
 
 struct sdc_state_digest {
     unsigned char bytes[16];
@@ -108,7 +112,7 @@ struct sdc_tensor_view {
 
 #define SDC_STATE_DIGEST_TEXT 33 /* 32 hex digits and NUL */
 
-/* Views may come in any order. SDC_NO_MEMORY. */
+/* Views may come in any order. SDC_UNSUPPORTED if a type is not known; SDC_NO_MEMORY. */
 SDC_API enum sdc_status sdc_state_digest(const struct sdc_tensor_view *views, size_t n,
                                          struct sdc_state_digest *digest,
                                          struct sdc_error *err) SDC_MUST_CHECK;
