@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sdc/rng.h"
 
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +13,7 @@
 #include <Random123/philox.h>
 #pragma GCC diagnostic pop
 
-#include "base/alloc.h"
+#include "base/set.h"
 
 void sdc_philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     philox4x32_ctr_t c = {{counter[0], counter[1], counter[2], counter[3]}};
@@ -62,25 +61,6 @@ double sdc_rng_unit(struct sdc_rng *rng) {
     return (double)(sdc_rng_u64(rng) >> 11) * 0x1p-53;
 }
 
-/* An open-addressing set of values below UINT64_MAX, sized for its final count. */
-struct set {
-    uint64_t *slots; /* value + 1, 0 = empty */
-    uint64_t mask;
-};
-
-static bool set_insert(struct set *set, uint64_t value) {
-    uint64_t i = value * 0x9E3779B97F4A7C15u;
-    for (i ^= i >> 32;; i++) {
-        uint64_t *slot = &set->slots[i & set->mask];
-        if (*slot == value + 1)
-            return false;
-        if (*slot == 0) {
-            *slot = value + 1;
-            return true;
-        }
-    }
-}
-
 static int compare_u64(const void *a, const void *b) {
     uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
     return (x > y) - (x < y);
@@ -93,22 +73,18 @@ enum sdc_status sdc_rng_sample(struct sdc_rng *rng, uint64_t n, uint64_t k, uint
                        (unsigned long long)n);
     if (k == 0)
         return SDC_OK;
-    uint64_t size = 4;
-    while (size < 2 * k && size < UINT64_MAX / 2)
-        size *= 2;
-    struct set set = {.slots = sdc__calloc(size, sizeof *set.slots), .mask = size - 1};
-    if (!set.slots)
-        return SDC_NOMEM(err, "a sample");
+    struct sdc_set set;
+    SDC_TRY(sdc__set_init(&set, k, err));
     uint64_t found = 0;
     for (uint64_t j = n - k; j < n; j++) {
         uint64_t x = sdc_rng_below(rng, j + 1);
-        if (!set_insert(&set, x)) {
+        if (!sdc__set_insert(&set, x)) {
             x = j;
-            set_insert(&set, x);
+            sdc__set_insert(&set, x);
         }
         out[found++] = x;
     }
-    sdc__free(set.slots);
+    sdc__set_release(&set);
     qsort(out, k, sizeof *out, compare_u64);
     return SDC_OK;
 }
