@@ -47,8 +47,8 @@ static void job_env_release(struct job_env *env) {
 }
 
 static bool replaced(const char *entry) {
-    static const char *const names[] = {"SDCLAB_WORKER=", "SDCLAB_TOKEN=", "OMP_NUM_THREADS=",
-                                        "OPENBLAS_NUM_THREADS="};
+    static const char *const names[] = {
+        "SDCLAB_WORKER=", "SDCLAB_TOKEN=", "OMP_NUM_THREADS=", "OPENBLAS_NUM_THREADS="};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strncmp(entry, names[i], strlen(names[i])) == 0)
             return true;

@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/alloc.h"
@@ -18,7 +19,7 @@
 #include "camp/pool_internal.h"
 #include "io/io.h"
 
-#define MS            1000000ull
+#define MS            ((uint64_t)1000000)
 #define MAX_WORKERS   1024
 #define START_TRIES   3
 #define DEFAULT_HELLO 120000
@@ -63,8 +64,10 @@ static enum sdc_status open_socket(struct sdc_pool *pool, struct sdc_error *err)
         return SDC_NOMEM(err, "the path of the socket");
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     if (strlen(pool->socket) >= sizeof address.sun_path)
-        return SDC_ERR(err, SDC_LIMIT, "the path %s of the workers' socket is too long (%zu bytes "
-                       "are allowed)", pool->socket, sizeof address.sun_path - 1);
+        return SDC_ERR(err, SDC_LIMIT,
+                       "the path %s of the workers' socket is too long (%zu bytes "
+                       "are allowed)",
+                       pool->socket, sizeof address.sun_path - 1);
     memcpy(address.sun_path, pool->socket, strlen(pool->socket) + 1);
     pool->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (pool->listener < 0 ||
@@ -296,8 +299,7 @@ static enum sdc_status start_missing(struct sdc_pool *pool, size_t wanted, struc
         if (pool->workers[i].state != SDC_WORKER_NONE)
             continue;
         if (pool->failed_starts >= START_TRIES)
-            return SDC_ERR(err, SDC_PEER,
-                           "workers cannot be started: %s was tried %d times and %s",
+            return SDC_ERR(err, SDC_PEER, "workers cannot be started: %s was tried %d times and %s",
                            pool->argv[0], START_TRIES, pool->last_failure);
         SDC_TRY(sdc__pool_worker_start(pool, &pool->workers[i], err));
         starting++;
@@ -344,15 +346,20 @@ static enum sdc_status check_guests(struct sdc_pool *pool, uint64_t now, struct 
     return SDC_OK;
 }
 
-/* Looks at the events file; a missing one counts as empty. */
+/* Looks at the events file (a missing one has not grown) and takes its age as the time since it
+ * last grew, so that a hang is seen when the limit is over, not up to twice as late. */
 static bool has_grown(struct sdc_pool_worker *w, uint64_t now) {
     struct stat s;
-    int64_t size = stat(w->task->job.events, &s) == 0 ? (int64_t)s.st_size : -1;
-    if (size == w->size)
+    struct timespec wall;
+    if (stat(w->task->job.events, &s) != 0 || (int64_t)s.st_size == w->size)
         return false;
-    w->size = size;
-    w->grew = now;
-    return true;
+    clock_gettime(CLOCK_REALTIME, &wall);
+    int64_t age =
+        (int64_t)(wall.tv_sec - s.st_mtim.tv_sec) * 1000000000 + (wall.tv_nsec - s.st_mtim.tv_nsec);
+    uint64_t grew = age > 0 && (uint64_t)age < now ? now - (uint64_t)age : now;
+    w->size = (int64_t)s.st_size;
+    w->grew = grew > w->grew ? grew : w->grew;
+    return now < w->grew + w->task->job.hang_ms * MS;
 }
 
 static enum sdc_status check_worker(struct sdc_pool *pool, struct sdc_pool_worker *w, uint64_t now,
@@ -385,7 +392,8 @@ static enum sdc_status check_worker(struct sdc_pool *pool, struct sdc_pool_worke
 
 static int time_left(uint64_t now, uint64_t deadline, int at_most) {
     uint64_t left = deadline > now ? (deadline - now + MS - 1) / MS : 0;
-    return at_most >= 0 && left > (uint64_t)at_most ? at_most : left > 60000 ? 60000 : (int)left;
+    uint64_t most = at_most >= 0 && at_most < 60000 ? (uint64_t)at_most : 60000;
+    return (int)(left < most ? left : most);
 }
 
 /* Until something happens or the nearest deadline. Deaths come through pidfds; where there are

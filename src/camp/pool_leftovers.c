@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A pool that is killed cannot clean up: its workers end by themselves (their socket closes), but a
- * worker stuck in a loop does not, and the socket's folder stays. So the pool writes down what there
- * is to clean up, as JSON, and the next pool on the same campaign does it. Workers are found by
- * their random token, so that a process number used again by something else is never signalled.
+ * worker stuck in a loop does not, and the socket's folder stays. So the pool writes down what
+ * there is to clean up, as JSON, and the next pool on the same campaign does it. Workers are found
+ * by their random token, so that a process number used again by something else is never signalled.
  */
 #include <string.h>
 #include <unistd.h>

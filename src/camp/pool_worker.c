@@ -13,7 +13,7 @@
 #include "io/io.h"
 #include "sdc/choice.h"
 
-#define MS 1000000ull
+#define MS ((uint64_t)1000000)
 
 enum sdc_status sdc__pool_result_add(struct sdc_pool *pool, struct sdc_pool_task *task,
                                      enum sdc_pool_end end, enum sdc_status status,
@@ -47,8 +47,7 @@ enum sdc_status sdc__pool_worker_start(struct sdc_pool *pool, struct sdc_pool_wo
     char token[SDC_TOKEN_SIZE];
     SDC_TRY(sdc__token_make(token, err));
     uint64_t number = ++pool->next_number;
-    char *log =
-        sdc__asprintf("%s/worker-%llu.log", pool->log_folder, (unsigned long long)number);
+    char *log = sdc__asprintf("%s/worker-%llu.log", pool->log_folder, (unsigned long long)number);
     if (!log)
         return SDC_NOMEM(err, "a worker's log");
     struct sdc_executor_job job = {.argv = (const char *const *)(uintptr_t)pool->argv,
@@ -85,7 +84,7 @@ static void last_log_line(const char *path, char *line, size_t size) {
             len--;
         text[len] = '\0';
         char *start = strrchr(text, '\n');
-        snprintf(line, size, "%s", start ? start + 1 : text);
+        snprintf(line, size, "%.200s", start ? start + 1 : text);
     }
     sdc__file_close(&f);
 }
@@ -251,8 +250,8 @@ enum sdc_status sdc__pool_worker_read(struct sdc_pool *pool, struct sdc_pool_wor
                                       struct sdc_error *err) {
     bool open = receive(w->fd, &w->in);
     if (w->in.failed)
-        return sdc__pool_worker_end(pool, w, SDC_POOL_CRASHED, "broke the protocol: too long a line",
-                                    err);
+        return sdc__pool_worker_end(pool, w, SDC_POOL_CRASHED,
+                                    "broke the protocol: too long a line", err);
     for (char *end; w->in.len && (end = memchr(w->in.data, '\n', w->in.len)) != NULL;) {
         size_t len = (size_t)(end - w->in.data);
         uint64_t number = w->number;
