@@ -2,10 +2,10 @@
  *
  * Fast f32 kernels for one instruction set each, the larger part of the implementation "onednn".
  *
- * Convolutions are computed with one image in each lane of a vector: a group of `lanes` images is
- * transposed to (channel, row, column, lane), with a border of zeros, and every tap is then one
- * fused multiply-add of whole vectors, whatever the width of the image. On LeNet-5 this takes about
- * a third of the time of oneDNN's own convolutions, which want 8 or 16 channels.
+ * Convolutions and poolings are computed with one image in each lane of a vector: a group of
+ * `lanes` images is transposed to (channel, row, column, lane), with a border of zeros, and every
+ * tap is then one fused multiply-add of whole vectors, whatever the width of the image; oneDNN's
+ * own convolutions want 8 or 16 channels.
  *
  * The border's zeros add nothing as long as all weights (backward by the weights: all gradients)
  * are finite. Where they are not, zero times infinity would bring a NaN that PyTorch does not have;
@@ -32,14 +32,17 @@ extern const struct sdc__nn_isa sdc__nn_base;
 /* The fastest that this processor has, but not better than the named one (NULL: no bound). */
 const struct sdc__nn_isa *sdc__nn_isa(const char *at_most);
 
-/* Memory of a convolution's plan (sdc_nn_plan.own), for one group of images. */
-struct sdc__nn_lanes_conv {
+/* Memory of a convolution's or pooling's plan (sdc_nn_plan.own), for one group of images; NULL
+ * where a kind has no use for it. A pooling works on one plane at a time. */
+struct sdc__nn_lanes {
     float *x;          /* (channels, height + 2 padding, width + 2 padding, lanes) */
     float *y;          /* y or dx, (channels, height, width, lanes) */
     float *dy;         /* (out_channels, out_height + 2 border, out_width + 2 border, lanes) */
     float *w;          /* (channels, kernel, kernel, out_channels), or turned round for dx */
     float *dw;         /* (out_channels, channels, kernel, kernel, lanes) */
     float *db;         /* (out_channels, lanes) */
+    float *winner;     /* the winner's place in its window as int32_t, for the whole batch:
+                        * (groups, channels, out_height, out_width, lanes) */
     uint32_t *x_place; /* where pixel i of a plane of x lies in it, in pixels */
     uint32_t *dy_place;
     size_t border; /* kernel - 1 - padding */

@@ -5,6 +5,9 @@
  * transpose (of a square of LANES vectors) on it; ISA, the name of the table; ISA_NAME; ISA_HERE,
  * an expression; and KERNELS, the name of ref's table compiled here.
  */
+#ifndef SDC_NN_LANES_KERNELS_H
+#define SDC_NN_LANES_KERNELS_H
+
 #define T   float
 #define FMA fmaf
 #include "nn/lanes.h"
@@ -66,18 +69,22 @@ struct shape {
     size_t in, out; /* channels */
     size_t kernel;
     size_t height, width; /* of the result */
+    size_t border; /* rows of zeros above and below the height + kernel - 1 - 2 border of x */
     size_t x_row, x_plane;
 };
 
-/* ot planes by xt columns of one row of the result. */
-INLINE void tile(const struct shape *s, const float *x, const float *w, const float *b, float *y,
-                 const size_t ot, const size_t xt) {
+/* ot planes by xt columns of one row of the result; only those rows of the kernel that meet more
+ * than the border. */
+INLINE void tile(const struct shape *s, struct span rows, const float *x, const float *w,
+                 const float *b, float *y, const size_t ot, const size_t xt) {
     V acc[6][4], col[4];
+    const float *const first = w;
     for (size_t o = 0; o < ot; o++)
         for (size_t t = 0; t < xt; t++)
             acc[o][t] = broadcast(b ? b[o] : 0);
-    for (size_t c = 0; c < s->in; c++)
-        for (size_t ky = 0; ky < s->kernel; ky++) {
+    for (size_t c = 0; c < s->in; c++) {
+        w = first + (c * s->kernel + rows.first) * s->kernel * s->out;
+        for (size_t ky = rows.first; ky < rows.end; ky++) {
             const float *p = x + c * s->x_plane + ky * s->x_row;
             for (size_t kx = 0; kx < s->kernel; kx++, p += LANES, w += s->out) {
                 for (size_t t = 0; t < xt; t++)
@@ -89,21 +96,22 @@ INLINE void tile(const struct shape *s, const float *x, const float *w, const fl
                 }
             }
         }
+    }
     for (size_t o = 0; o < ot; o++)
         for (size_t t = 0; t < xt; t++)
             store(y + (o * s->height * s->width + t) * LANES, acc[o][t]);
 }
 
 #define TILE_ROW(ot)                                                                               \
-    static void tile_row_##ot(const struct shape *s, const float *x, const float *w,               \
-                              const float *b, float *y) {                                          \
+    static void tile_row_##ot(const struct shape *s, struct span rows, const float *x,             \
+                              const float *w, const float *b, float *y) {                          \
         size_t j = 0;                                                                              \
         for (; j + XT <= s->width; j += XT)                                                        \
-            tile(s, x + j * LANES, w, b, y + j * LANES, ot, XT);                                   \
+            tile(s, rows, x + j * LANES, w, b, y + j * LANES, ot, XT);                             \
         for (; j + 2 <= s->width; j += 2)                                                          \
-            tile(s, x + j * LANES, w, b, y + j * LANES, ot, 2);                                    \
+            tile(s, rows, x + j * LANES, w, b, y + j * LANES, ot, 2);                              \
         for (; j < s->width; j++)                                                                  \
-            tile(s, x + j * LANES, w, b, y + j * LANES, ot, 1);                                    \
+            tile(s, rows, x + j * LANES, w, b, y + j * LANES, ot, 1);                              \
     }
 TILE_ROW(1)
 TILE_ROW(2)
@@ -118,25 +126,27 @@ static void correlate(const struct shape *s, const float *x, const float *w, con
                       float *y) {
     for (size_t i = 0; i < s->height; i++) {
         const float *row = x + i * s->x_row;
+        const struct span rows =
+            inside(i, s->border, s->height + s->kernel - 1 - 2 * s->border, s->kernel);
         for (size_t o = 0; o < s->out;) {
             const size_t left = s->out - o;
             float *to = y + (o * s->height + i) * s->width * LANES;
             const float *bias = b ? b + o : NULL;
 #if OT == 6
             if (left >= 6 && left != 8) {
-                tile_row_6(s, row, w + o, bias, to);
+                tile_row_6(s, rows, row, w + o, bias, to);
                 o += 6;
                 continue;
             }
 #endif
             if (left >= 4) {
-                tile_row_4(s, row, w + o, bias, to);
+                tile_row_4(s, rows, row, w + o, bias, to);
                 o += 4;
             } else if (left >= 2) {
-                tile_row_2(s, row, w + o, bias, to);
+                tile_row_2(s, rows, row, w + o, bias, to);
                 o += 2;
             } else {
-                tile_row_1(s, row, w + o, bias, to);
+                tile_row_1(s, rows, row, w + o, bias, to);
                 o++;
             }
         }
@@ -156,7 +166,7 @@ static size_t min_size(size_t a, size_t b) {
 
 static void lanes_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
     const struct sdc_nn_layer *l = &plan->layer;
-    const struct sdc__nn_lanes_conv *own = plan->own;
+    const struct sdc__nn_lanes *own = plan->own;
     const size_t taps = l->channels * l->kernel * l->kernel;
     const size_t in_plane = l->height * l->width;
     const size_t out_plane = plan->sizes.out_height * plan->sizes.out_width;
@@ -166,6 +176,7 @@ static void lanes_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) 
         .kernel = l->kernel,
         .height = plan->sizes.out_height,
         .width = plan->sizes.out_width,
+        .border = l->padding,
         .x_row = (l->width + 2 * l->padding) * LANES,
         .x_plane = (l->height + 2 * l->padding) * (l->width + 2 * l->padding) * LANES,
     };
@@ -240,7 +251,7 @@ DW_ROW(4)
 /* Adds one group's share to own->dw and own->db. */
 static void add_gradients(const struct sdc_nn_plan *plan, const struct back *s, size_t x_plane) {
     const struct sdc_nn_layer *l = &plan->layer;
-    const struct sdc__nn_lanes_conv *own = plan->own;
+    const struct sdc__nn_lanes *own = plan->own;
     const size_t step = l->channels * l->kernel * l->kernel * LANES;
     const float *first = own->dy + own->border * (s->dy_row + LANES);
     for (size_t o = 0; o < l->out_channels;) {
@@ -285,7 +296,7 @@ static void sum_lanes(size_t n, const float *vectors, float *to) {
 
 static void lanes_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
     const struct sdc_nn_layer *l = &plan->layer;
-    const struct sdc__nn_lanes_conv *own = plan->own;
+    const struct sdc__nn_lanes *own = plan->own;
     const size_t in_plane = l->height * l->width;
     const size_t oh = plan->sizes.out_height, ow = plan->sizes.out_width;
     const size_t x_width = l->width + 2 * l->padding, dy_width = ow + 2 * own->border;
@@ -303,6 +314,7 @@ static void lanes_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io)
         .kernel = l->kernel,
         .height = l->height,
         .width = l->width,
+        .border = own->border,
         .x_row = s.dy_row,
         .x_plane = s.dy_plane,
     };
@@ -339,6 +351,102 @@ static void lanes_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io)
         conv_backward(plan, io);
 }
 
+typedef int32_t I __attribute__((vector_size(sizeof(V))));
+
+/* a where the mask is set, b elsewhere */
+INLINE V choose(I mask, V a, V b) {
+    return (V)((mask & (I)a) | (~mask & (I)b));
+}
+
+INLINE I constant(int32_t k) {
+    return (I){0} + k;
+}
+
+/* The window at p of a packed plane; as pool_row of ref. */
+INLINE void pool_window(const float *p, size_t row, const bool relu, float *y, float *winner) {
+    const V first = load(p);
+    const V others[3] = {load(p + LANES), load(p + row), load(p + row + LANES)};
+    V best = first;
+    I place = constant(0);
+    for (int k = 0; k < 3; k++) {
+        const V v = others[k];
+        const I wins = (I)(v > best) | (I)(v != v);
+        best = choose(wins, v, best);
+        place = (wins & constant(k + 1)) | (~wins & place);
+    }
+    if (relu) {
+        const V none = broadcast(0);
+        const I stopped = (I)(best <= none);
+        const I zero = (I)(first == none);
+        best = choose(stopped, choose(zero, first, none), best);
+        place = (stopped & constant(SDC__NN_DEAD)) | (~stopped & place);
+    }
+    store(y, best);
+    store(winner, (V)place);
+}
+
+INLINE void lanes_pool(struct sdc_nn_plan *plan, const struct sdc_nn_io *io, const bool relu) {
+    const struct sdc_nn_layer *l = &plan->layer;
+    const struct sdc__nn_lanes *own = plan->own;
+    const size_t plane = l->height * l->width, row = l->width * LANES;
+    const size_t oh = plan->sizes.out_height, ow = plan->sizes.out_width;
+    float *winner = own->winner;
+    for (size_t n = 0; n < l->batch; n += LANES) {
+        const size_t images = min_size(LANES, l->batch - n);
+        for (size_t c = 0; c < l->channels; c++) {
+            const size_t at = n * l->channels + c;
+            float *y = own->y;
+            pack((const float *)io->x + at * plane, l->channels * plane, images, plane,
+                 own->x_place, own->x);
+            for (size_t i = 0; i < oh; i++)
+                for (size_t j = 0; j < ow; j++, y += LANES, winner += LANES)
+                    pool_window(own->x + 2 * i * row + 2 * j * LANES, row, relu, y, winner);
+            unpack(own->y, oh * ow, images, l->channels * oh * ow, (float *)io->y + at * oh * ow);
+        }
+    }
+}
+
+static void lanes_maxpool_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
+    lanes_pool(plan, io, false);
+}
+
+static void lanes_relu_maxpool_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
+    lanes_pool(plan, io, true);
+}
+
+INLINE V where_won(I place, int32_t here, V g) {
+    return choose((I)(place == constant(here)), g, broadcast(0));
+}
+
+static void lanes_pool_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
+    const struct sdc_nn_layer *l = &plan->layer;
+    const struct sdc__nn_lanes *own = plan->own;
+    const size_t plane = l->height * l->width, row = l->width * LANES;
+    const size_t oh = plan->sizes.out_height, ow = plan->sizes.out_width;
+    const float *winner = own->winner;
+    memset(own->x, 0, plane * LANES * sizeof(float)); /* for a last odd row or column */
+    for (size_t n = 0; n < l->batch; n += LANES) {
+        const size_t images = min_size(LANES, l->batch - n);
+        for (size_t c = 0; c < l->channels; c++) {
+            const size_t at = n * l->channels + c;
+            const float *dy = own->y;
+            pack((const float *)io->dy + at * oh * ow, l->channels * oh * ow, images, oh * ow,
+                 own->x_place, own->y);
+            for (size_t i = 0; i < oh; i++)
+                for (size_t j = 0; j < ow; j++, dy += LANES, winner += LANES) {
+                    float *p = own->x + 2 * i * row + 2 * j * LANES;
+                    const V g = load(dy) + broadcast(0); /* torch adds to a zero */
+                    const I place = (I)load(winner);
+                    store(p, where_won(place, 0, g));
+                    store(p + LANES, where_won(place, 1, g));
+                    store(p + row, where_won(place, 2, g));
+                    store(p + row + LANES, where_won(place, 3, g));
+                }
+            unpack(own->x, plane, images, l->channels * plane, (float *)io->dx + at * plane);
+        }
+    }
+}
+
 static const struct sdc__nn_kernels lanes_kernels = {
     .lanes = LANES,
     .forward =
@@ -346,8 +454,8 @@ static const struct sdc__nn_kernels lanes_kernels = {
             [SDC_NN_CONV2D] = lanes_forward,
             [SDC_NN_LINEAR] = sdc__nn_sgemm_forward,
             [SDC_NN_RELU] = relu_forward,
-            [SDC_NN_MAXPOOL2] = maxpool_forward,
-            [SDC_NN_RELU_MAXPOOL2] = relu_maxpool_forward,
+            [SDC_NN_MAXPOOL2] = lanes_maxpool_forward,
+            [SDC_NN_RELU_MAXPOOL2] = lanes_relu_maxpool_forward,
             [SDC_NN_XENT] = xent_forward,
         },
     .backward =
@@ -355,8 +463,8 @@ static const struct sdc__nn_kernels lanes_kernels = {
             [SDC_NN_CONV2D] = lanes_backward,
             [SDC_NN_LINEAR] = sdc__nn_sgemm_backward,
             [SDC_NN_RELU] = relu_backward,
-            [SDC_NN_MAXPOOL2] = pool_backward,
-            [SDC_NN_RELU_MAXPOOL2] = pool_backward,
+            [SDC_NN_MAXPOOL2] = lanes_pool_backward,
+            [SDC_NN_RELU_MAXPOOL2] = lanes_pool_backward,
             [SDC_NN_XENT] = xent_backward,
         },
     .sgd_step = sgd_step,
@@ -373,3 +481,5 @@ const struct sdc__nn_isa ISA = {
     .kernels = &lanes_kernels,
     .plain = &KERNELS,
 };
+
+#endif

@@ -186,7 +186,8 @@ const struct sdc_nn_ops *sdc_nn_engine_ops(const struct sdc_nn_engine *engine) {
 static enum sdc_status plan_memory(struct sdc_nn_plan *p, struct sdc_error *err) {
     const struct kind *k = &kinds[p->layer.kind];
     const size_t size = sdc_nn_type_size(p->engine->type);
-    if (k->winner && !(p->winner = sdc__alloc_tensor(p->sizes.y, 1)))
+    if (k->winner && p->engine->kernels->lanes == 0 &&
+        !(p->winner = sdc__alloc_tensor(p->sizes.y, 1)))
         return SDC_NOMEM(err, "the maxima of a pooling");
     if (k->labels && !(p->log_p = sdc__alloc_tensor(p->sizes.x, size)))
         return SDC_NOMEM(err, "a softmax");

@@ -54,7 +54,9 @@ enum sdc_nn_kind {
      * x (batch, channels, height, width); w (out_channels, channels, kernel, kernel);
      * b (out_channels); y (batch, out_channels, height + 2 padding - kernel + 1, the same of
      * width). As torch.nn.functional.conv2d. A tap in the padding adds nothing, even where its
-     * weight (or dy) is NaN or infinite: so it is in PyTorch, whose oneDNN skips these taps. */
+     * weight (or dy) is NaN or infinite: so it is in PyTorch's f32, whose oneDNN
+     * skips these taps. (It has other paths, which multiply by the zeros: f64, a single image with
+     * a kernel up to 3, images smaller than the kernel.) */
     SDC_NN_CONV2D,
     /* y = x w' + b. x (batch, channels * height * width); w (out_channels, features in); b
      * (out_channels); y (batch, out_channels). As torch.nn.functional.linear; 0 counts as 1 for

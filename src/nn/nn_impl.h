@@ -51,7 +51,7 @@ struct sdc_nn_plan {
     struct sdc_nn_sizes sizes;
     bool went_forward;
     /* poolings: for each y the winner's place in its window, row first; SDC__NN_DEAD where the
-     * ReLU stops the gradient */
+     * ReLU stops the gradient; NULL where the kernels keep it elsewhere (lanes) */
     uint8_t *winner;
     void *log_p; /* cross-entropy: log of the softmax, as x */
     void *row;   /* convolution: out_width elements */

@@ -7,6 +7,9 @@
  * Every sum has one order, written here. Inner loops run over independent elements, so a compiler
  * may vectorise them without changing a bit; none of them is a reduction.
  */
+#ifndef SDC_NN_REF_KERNELS_H
+#define SDC_NN_REF_KERNELS_H
+
 #include <math.h>
 #include <string.h>
 
@@ -214,35 +217,40 @@ static void relu_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) 
         dx[i] = y[i] <= 0 ? 0 : dy[i];
 }
 
-static inline T relu_if(bool relu, T v) {
-    return relu && v < 0 ? 0 : v;
-}
-
-/* The later value wins if it is greater or NaN. Without branches, so that it vectorises. */
+/* The later value wins if it is greater or NaN. */
 #define CONTEST(next, its_place)                                                                   \
     do {                                                                                           \
-        const T v_ = relu_if(relu, (next));                                                        \
+        const T v_ = (next);                                                                       \
         const bool wins_ = (v_ > best) | (v_ != v_);                                               \
         best = wins_ ? v_ : best;                                                                  \
         place = wins_ ? (its_place) : place;                                                       \
     } while (0)
 
-/* A row of windows over two rows of x. */
-static inline void pool_row(size_t n, const T *restrict p, const T *restrict q, bool relu,
-                            T *restrict y, uint8_t *restrict winner) {
+/* A row of windows over two rows of x, without branches, so that it vectorises. The ReLU comes
+ * after the contest: it changes the outcome only where all are <= 0, then the first zero wins. */
+static inline __attribute__((always_inline)) void pool_row(size_t n, const T *restrict p,
+                                                           const T *restrict q, const bool relu,
+                                                           T *restrict y,
+                                                           uint8_t *restrict winner) {
     for (size_t j = 0; j < n; j++) {
-        T best = relu_if(relu, p[2 * j]);
+        T best = p[2 * j];
         int place = 0;
         CONTEST(p[2 * j + 1], 1);
         CONTEST(q[2 * j], 2);
         CONTEST(q[2 * j + 1], 3);
+        if (relu) {
+            const T zero = p[2 * j] == 0 ? p[2 * j] : 0; /* keeps a -0 */
+            place = best <= 0 ? SDC__NN_DEAD : place;
+            best = best <= 0 ? zero : best;
+        }
         y[j] = best;
-        winner[j] = (uint8_t)(relu && best <= 0 ? SDC__NN_DEAD : place);
+        winner[j] = (uint8_t)place;
     }
 }
 #undef CONTEST
 
-static inline void pool(struct sdc_nn_plan *plan, const struct sdc_nn_io *io, bool relu) {
+static inline __attribute__((always_inline)) void pool(struct sdc_nn_plan *plan,
+                                                       const struct sdc_nn_io *io, bool relu) {
     const struct sdc_nn_layer *l = &plan->layer;
     const size_t oh = plan->sizes.out_height, ow = plan->sizes.out_width, w = l->width;
     size_t at = 0;
@@ -375,3 +383,5 @@ const struct sdc__nn_kernels KERNELS = {
     .sgd_step = sgd_step,
     .scale = scale,
 };
+
+#endif

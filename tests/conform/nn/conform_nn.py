@@ -1,0 +1,311 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every kernel of every implementation against PyTorch, with NaN, infinities, subnormals, huge
+values and signed zeros planted in every operand: the class of each result must be PyTorch's (NaN,
++Inf, -Inf, finite), finite values within a tolerance, and the bits where a kernel only selects or
+is specified to the rounding (ReLU, pooling, SGD, scale, sums of subnormals).
+
+usage: conform_nn.py DRIVER NAME:TYPE...      (such as onednn:f32 ref:f64)
+"""
+import itertools
+import struct
+import subprocess
+import sys
+
+import numpy as np
+
+try:
+    import torch
+    import torch.nn.functional as F
+except ImportError:
+    print("no torch here", file=sys.stderr)
+    sys.exit(77)
+
+torch.set_num_threads(1)
+
+CONV2D, LINEAR, RELU, MAXPOOL2, RELU_MAXPOOL2, XENT, SGD, SCALE = range(8)
+NAMES = "conv2d linear relu maxpool2 relu_maxpool2 cross-entropy sgd scale".split()
+BITWISE = {RELU, MAXPOOL2, RELU_MAXPOOL2}
+
+
+class Driver:
+    def __init__(self, program, kernels, kind):
+        self.kernels, self.dtype = kernels, {"f32": np.float32, "f64": np.float64}[kind]
+        self.shapes = SHAPES if kind == "f32" else SHAPES_F64
+        self.type = 0 if kind == "f32" else 1
+        self.process = subprocess.Popen([program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def ask(self, op, shape, operands, results, first=0, hyper=(0, 0, 0)):
+        fields = [shape.get(k, 0) for k in
+                  ("batch", "channels", "height", "width", "out_channels", "kernel", "padding")]
+        head = struct.pack("16s10i3d", self.kernels.encode(), op, self.type, *fields, first, *hyper)
+        self.process.stdin.write(head + b"".join(a.tobytes() for a in operands))
+        self.process.stdin.flush()
+        answers = []
+        for like in results:
+            data = self.process.stdout.read(like.size * self.dtype().itemsize)
+            answers.append(np.frombuffer(data, self.dtype).reshape(like.shape))
+        return answers
+
+    def close(self):
+        self.process.stdin.close()
+        if self.process.wait() != 0:
+            sys.exit("the driver failed")
+
+
+def classes(a):
+    return np.where(np.isnan(a), 3, np.where(np.isinf(a), np.where(a > 0, 1, 2), 0))
+
+
+def same_bits(a, b):
+    """Equal bits, except that any NaN equals any NaN."""
+    unsigned = np.uint32 if a.dtype == np.float32 else np.uint64
+    return (a.view(unsigned) == b.view(unsigned)) | (np.isnan(a) & np.isnan(b))
+
+
+class Report:
+    def __init__(self):
+        self.n_cases = self.n_values = self.failures = 0
+
+    def compare(self, what, names, got, want, bitwise, scale=1):
+        self.n_cases += 1
+        for name, g, w in zip(names, got, want):
+            self.n_values += g.size
+            bad = classes(g) != classes(w)
+            if bitwise:
+                bad |= ~same_bits(np.ascontiguousarray(g), np.ascontiguousarray(w))
+            else:
+                fine = np.isfinite(w) & np.isfinite(g)
+                # sums of up to 4000 products below 1, each side with its own order
+                eps = 1e-4 if g.dtype == np.float32 else 1e-11
+                with np.errstate(all="ignore"):
+                    far = np.abs(g.astype(np.longdouble) - w) > eps * (scale + np.abs(w).astype(np.longdouble))
+                bad |= fine & far
+            if bad.any():
+                self.failures += 1
+                at = tuple(int(i[0]) for i in np.nonzero(bad))
+                if self.failures <= 20:
+                    print(f"FAIL {what}: {name}{list(at)} is {g[at]!r}, torch has {w[at]!r} "
+                          f"({int(bad.sum())} of {g.size} differ)")
+
+
+def torch_layer(op, s, x, w, b, dy, labels):
+    """y, dx, dw, db as PyTorch computes them."""
+    tensors = [torch.from_numpy(a.copy()).requires_grad_(True) for a in (x, w, b)]
+    tx, tw, tb = tensors
+    if op == CONV2D:
+        y = F.conv2d(tx, tw, tb, padding=s["padding"])
+    elif op == LINEAR:
+        y = F.linear(tx, tw, tb)
+    elif op == RELU:
+        y = F.relu(tx)
+    elif op == MAXPOOL2:
+        y = F.max_pool2d(tx, 2)
+    elif op == RELU_MAXPOOL2:
+        y = F.max_pool2d(F.relu(tx), 2)
+    else:
+        y = F.cross_entropy(tx, torch.from_numpy(labels).long()).reshape(1)
+    y.backward(torch.from_numpy(dy.copy()))
+    zeros = lambda t: t.grad.numpy() if t.grad is not None else np.zeros(t.shape, x.dtype)
+    return [y.detach().numpy(), zeros(tx), zeros(tw), zeros(tb)]
+
+
+def operand_shapes(op, s):
+    n, c = s["batch"], s["channels"]
+    h, w, o, k, p = (s.get(i, 0) for i in ("height", "width", "out_channels", "kernel", "padding"))
+    none = (0,)
+    if op == CONV2D:
+        y = (n, o, h + 2 * p - k + 1, w + 2 * p - k + 1)
+        return (n, c, h, w), (o, c, k, k), (o,), y
+    if op == LINEAR:
+        return (n, c), (o, c), (o,), (n, o)
+    if op == XENT:
+        return (n, c), none, none, (1,)
+    x = (n, c, h, w)
+    return x, none, none, (n, c, h // 2, w // 2) if op != RELU else x
+
+
+SHAPES = {
+    CONV2D: [
+        dict(batch=5, channels=1, height=28, width=28, out_channels=6, kernel=5, padding=2),
+        dict(batch=17, channels=6, height=14, width=14, out_channels=16, kernel=5, padding=0),
+        dict(batch=3, channels=3, height=7, width=5, out_channels=7, kernel=3, padding=1),
+        dict(batch=2, channels=5, height=4, width=3, out_channels=3, kernel=1, padding=0),
+        dict(batch=2, channels=2, height=6, width=7, out_channels=2, kernel=3, padding=2),
+        dict(batch=1, channels=2, height=6, width=6, out_channels=3, kernel=5, padding=4),
+    ],
+    LINEAR: [
+        dict(batch=5, channels=400, out_channels=120),
+        dict(batch=64, channels=84, out_channels=10),
+        dict(batch=1, channels=3, out_channels=2),
+    ],
+    RELU: [dict(batch=3, channels=84, height=1, width=1), dict(batch=2, channels=3, height=5, width=7)],
+    MAXPOOL2: [
+        dict(batch=5, channels=6, height=28, width=28),
+        dict(batch=17, channels=2, height=5, width=7),
+        dict(batch=1, channels=1, height=2, width=2),
+    ],
+    XENT: [dict(batch=64, channels=10), dict(batch=3, channels=2), dict(batch=1, channels=17)],
+}
+SHAPES[RELU_MAXPOOL2] = SHAPES[MAXPOOL2]
+
+# With padding, PyTorch multiplies weights by the zeros of the padding (so that a NaN reaches more
+# results) in f64, and in f32 for a single image with a kernel up to 3 and for images smaller than
+# the kernel needs. The kernels here go by its ordinary f32 path, which skips them.
+SHAPES_F64 = {**SHAPES, CONV2D: [s for s in SHAPES[CONV2D] if s["padding"] == 0]}
+
+NAN, INF = float("nan"), float("inf")
+
+
+def plants(dtype):
+    if dtype == np.float32:
+        return [NAN, INF, -INF, 1e-40, -1e-40, 1e38, -1e38, 3.4e38, -0.0, 0.0]
+    return [NAN, INF, -INF, 1e-310, -1e-310, 1e308, -1e308, 1.7e308, -0.0, 0.0]
+
+
+def places(rng, size):
+    """Corners of the flat array, its middle, and two more."""
+    return sorted({0, size - 1, size // 2, *(int(i) for i in rng.integers(0, size, 2))})
+
+
+def fresh(rng, op, s, dtype):
+    operands = [rng.uniform(-1, 1, shape).astype(dtype) for shape in operand_shapes(op, s)]
+    labels = rng.integers(0, s["channels"], s["batch"]).astype(np.int32)
+    return operands, labels
+
+
+def check_layer(driver, report, what, op, s, operands, labels, bitwise, scale=1):
+    x, w, b, dy = operands
+    want = torch_layer(op, s, x, w, b, dy, labels)
+    asked = [x, w, b, dy] + ([labels] if op == XENT else [])
+    got = driver.ask(op, s, asked, want)
+    report.compare(f"{driver.kernels} {NAMES[op]} {s}, {what}", ("y", "dx", "dw", "db"), got, want,
+                   bitwise, scale)
+
+
+def layers(driver, report):
+    rng = np.random.default_rng(7)
+    for op in (CONV2D, LINEAR, RELU, MAXPOOL2, RELU_MAXPOOL2, XENT):
+        for s in driver.shapes[op]:
+            operands, labels = fresh(rng, op, s, driver.dtype)
+            check_layer(driver, report, "plain", op, s, operands, labels, op in BITWISE)
+            for which, name in enumerate(("x", "w", "b", "dy")):
+                if operands[which].size == 0:
+                    continue
+                for value, at in itertools.product(plants(driver.dtype),
+                                                   places(rng, operands[which].size)):
+                    hit = [a.copy() for a in operands]
+                    hit[which].reshape(-1)[at] = value
+                    check_layer(driver, report, f"{value} at {name}[{at}]", op, s, hit, labels,
+                                op in BITWISE)
+                for value in plants(driver.dtype):  # everywhere at once, and at random places
+                    for share in (1.0, 0.3):
+                        hit = [a.copy() for a in operands]
+                        where = rng.uniform(size=hit[which].shape) < share
+                        if abs(value) >= 1e37 and np.isfinite(value) and op in (CONV2D, LINEAR):
+                            continue  # whether such a sum overflows depends on its order
+                        hit[which][where] = value
+                        check_layer(driver, report, f"{value} at {share} of {name}", op, s, hit,
+                                    labels, op in BITWISE)
+
+
+def mixed(driver, report):
+    """Several special values in one tensor: ties and contests in poolings, zeros in ReLUs, rows of
+    logits of one kind."""
+    rng = np.random.default_rng(8)
+    few = np.array(plants(driver.dtype)[:3] + [-1e-40, -1.0, 1.0, 2.0, -0.0, 0.0], driver.dtype)
+    for op in (RELU, MAXPOOL2, RELU_MAXPOOL2, XENT):
+        for s in driver.shapes[op]:
+            for subset in ([0, 3, 5], [7, 8], [4, 7, 8], [2, 4], [5, 6], [0, 1], range(9)):
+                operands, labels = fresh(rng, op, s, driver.dtype)
+                operands[0] = rng.choice(few[list(subset)], operands[0].shape)
+                check_layer(driver, report, f"x of {few[list(subset)]}", op, s, operands, labels,
+                            op in BITWISE)
+                if op != XENT:
+                    operands[3] = rng.choice(few, operands[3].shape)
+                    check_layer(driver, report, f"x of {few[list(subset)]}, dy mixed", op, s,
+                                operands, labels, True)
+
+
+def pairs(driver, report):
+    """Zero and infinity, infinity and infinity, in two operands at once."""
+    rng = np.random.default_rng(9)
+    values = plants(driver.dtype)
+    huge = values[5]
+    for op in (CONV2D, LINEAR):
+        for s in driver.shapes[op][:3]:
+            for i, j in ((0, 1), (0, 3), (1, 3)):
+                for u, v in itertools.product(values[:3] + [0.0, huge], repeat=2):
+                    operands, labels = fresh(rng, op, s, driver.dtype)
+                    for which, value in ((i, u), (j, v)):
+                        flat = operands[which].reshape(-1)
+                        flat[rng.integers(0, flat.size, 3)] = value
+                    check_layer(driver, report, f"{u} and {v} in operands {i}, {j}", op, s,
+                                operands, labels, False, huge if huge in (u, v) else 1)
+
+
+def subnormals(driver, report):
+    """Sums of subnormals times powers of two have no rounding: any order must give these bits."""
+    rng = np.random.default_rng(10)
+    tiny = np.float32(1e-45) if driver.dtype == np.float32 else np.float64(5e-324)
+    for op in (CONV2D, LINEAR):
+        for s in driver.shapes[op]:
+            for small in (0, 1, 3):
+                operands, labels = fresh(rng, op, s, driver.dtype)
+                for which in (0, 1, 3):
+                    shape = operands[which].shape
+                    operands[which] = rng.choice(np.array([-2, 1, 0], driver.dtype), shape)
+                operands[small] = (rng.integers(-50, 50, operands[small].shape) * tiny).astype(
+                    driver.dtype)
+                operands[2] *= 0
+                x, w, b, dy = operands
+                want = torch_layer(op, s, x, w, b, dy, labels)
+                got = driver.ask(op, s, [x, w, b, dy], want)
+                # a zero sum may have either sign
+                got, want = [g + driver.dtype(0) for g in got], [t + driver.dtype(0) for t in want]
+                report.compare(f"{driver.kernels} {NAMES[op]} {s}, subnormal operand {small}",
+                               ("y", "dx", "dw", "db"), got, want, True)
+
+
+def updates(driver, report):
+    rng = np.random.default_rng(11)
+    special = np.array(plants(driver.dtype), driver.dtype)
+    for n, momentum, decay in itertools.product((1, 7, 1003), (0, 0.9), (0, 5e-4)):
+        p0 = rng.standard_normal(n).astype(driver.dtype)
+        if n > 100:
+            p0[:100:3] = rng.choice(special, 34)
+        parameter = torch.from_numpy(p0.copy()).requires_grad_(True)
+        optimizer = torch.optim.SGD([parameter], lr=0.05, momentum=momentum, weight_decay=decay)
+        p, m = p0.copy(), np.zeros(n, driver.dtype)
+        for step in range(4):
+            g = rng.standard_normal(n).astype(driver.dtype)
+            if n > 100 and step == 1:
+                g[500:700:7] = rng.choice(special, 29)
+            parameter.grad = torch.from_numpy(g.copy())
+            optimizer.step()
+            p, m = driver.ask(SGD, dict(batch=n), [p, g, m], [p, m], first=step == 0,
+                              hyper=(0.05, momentum, decay))
+            want_m = optimizer.state[parameter].get("momentum_buffer") if momentum else None
+            want = [parameter.detach().numpy().copy(), m if want_m is None else want_m.numpy().copy()]
+            report.compare(f"{driver.kernels} sgd n {n} momentum {momentum} decay {decay} step {step}",
+                           ("p", "m"), [p, m], want, True)
+    for factor in (0.5, 1 / 3, 1.0, 0.0, INF, NAN):
+        x = np.concatenate([special, rng.standard_normal(101).astype(driver.dtype)])
+        want = (torch.from_numpy(x.copy()) * factor).numpy()
+        got, = driver.ask(SCALE, dict(batch=x.size), [x], [x], hyper=(factor, 0, 0))
+        report.compare(f"{driver.kernels} scale by {factor}", ("x",), [got], [want], True)
+
+
+def main():
+    failed = False
+    for spec in sys.argv[2:]:
+        driver = Driver(sys.argv[1], *spec.split(":"))
+        report = Report()
+        for suite in (layers, mixed, pairs, subnormals, updates):
+            suite(driver, report)
+        driver.close()
+        print(f"{spec}: {report.n_cases} cases, {report.n_values} values, {report.failures} failures")
+        failed |= report.failures > 0 or report.n_cases < 1000
+    sys.exit(failed)
+
+
+main()
