@@ -56,6 +56,7 @@ void sdc_error_prefix(struct sdc_error *err, const char *fmt, ...) {
     va_start(args, fmt);
     int len = vsnprintf(err->message, sizeof err->message, fmt, args);
     va_end(args);
-    if (len >= 0 && (size_t)len < sizeof err->message)
-        snprintf(err->message + len, sizeof err->message - (size_t)len, ": %s", old);
+    if (len >= 0 && (size_t)len < sizeof err->message &&
+        snprintf(err->message + len, sizeof err->message - (size_t)len, ": %s", old) < 0)
+        err->message[len] = '\0';
 }
