@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "contract_samples.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/guard.h"
+
+static void *zeroed(size_t n, size_t size) {
+    void *p = sdc__calloc(n, size);
+    if (!p)
+        exit(9);
+    return p;
+}
+
+char *sample_text(const char *s) {
+    char *copy = sdc__strdup(s);
+    if (!copy)
+        exit(9);
+    return copy;
+}
+
+static void set(char **to, const char *s) {
+    sdc__free(*to);
+    *to = sample_text(s);
+}
+
+static struct sdc_state_digest digest(unsigned n) {
+    struct sdc_state_digest d;
+    for (size_t i = 0; i < sizeof d.bytes; i++)
+        d.bytes[i] = (unsigned char)(n * 16 + i);
+    return d;
+}
+
+static char *digest_text(unsigned n) {
+    char text[SDC_STATE_DIGEST_TEXT];
+    struct sdc_state_digest d = digest(n);
+    sdc_state_digest_text(&d, text);
+    return sample_text(text);
+}
+
+void sample_run(struct sdc_run *run) {
+    struct sdc_error err;
+    sdc_run_init(run);
+    run->trial = sample_text("c0/\"b\\1\" \xC3\xA9 trial 3");
+    set(&run->model, "mlp");
+    set(&run->kernels, "ref");
+    set(&run->data.name, "synthetic");
+    run->data.path = sample_text("/data/with space");
+    run->data.limit = 1000;
+    run->optimizer.lr = 0.1 + 0.2; /* 0.30000000000000004 */
+    run->optimizer.momentum = 1.0 / 3.0;
+    run->optimizer.weight_decay = 5e-324;
+    if (sdc_run_set_recipe(run, "horovod/example-order", &err) != SDC_OK)
+        exit(9);
+    run->ranks = 2;
+    run->batch = 32;
+    run->seed_init = UINT64_MAX;
+    run->seed_data = (uint64_t)1 << 63;
+    run->n_load = 2;
+    run->load = zeroed(2, sizeof *run->load);
+    run->load[0].path = sample_text("golden/step300.h5");
+    run->load[0].digest = digest_text(1);
+    run->from_step = 300;
+    run->to_step = 340;
+    run->eval_samples = 2000;
+    run->eval_every = 20;
+    run->eval_who = SDC_WHO_ALL;
+    run->digest_every = 1;
+    run->n_snapshot_steps = 2;
+    run->snapshot_steps = zeroed(2, sizeof *run->snapshot_steps);
+    run->snapshot_steps[0] = 301;
+    run->snapshot_steps[1] = 340;
+    run->n_golden = 2;
+    run->golden = zeroed(2, sizeof *run->golden);
+    for (unsigned i = 0; i < 2; i++) {
+        run->golden[i].step = 301 + i;
+        run->golden[i].state = zeroed(2, sizeof *run->golden[i].state);
+        for (unsigned r = 0; r < 2; r++)
+            run->golden[i].state[r] = digest_text(2 + 2 * i + r);
+    }
+    run->save.path = sample_text("out/{step}.safetensors");
+    set(&run->save.format, "safetensors");
+    run->save.n_steps = 2;
+    run->save.steps = zeroed(2, sizeof *run->save.steps);
+    run->save.steps[0] = 320;
+    run->save.steps[1] = 340;
+    run->output = sample_text("trials/3");
+}
+
+static struct sdc_rank_digests digests(unsigned n) {
+    return (struct sdc_rank_digests){true,          digest(n),     digest(n + 1),
+                                     digest(n + 2), digest(n + 3), digest(n + 4)};
+}
+
+static struct sdc_key_value *pairs(size_t n, const char *const keys[], const char *const values[]) {
+    struct sdc_key_value *p = zeroed(n, sizeof *p);
+    for (size_t i = 0; i < n; i++) {
+        p[i].key = sample_text(keys[i]);
+        p[i].value = sample_text(values[i]);
+    }
+    return p;
+}
+
+static void sample_start(struct sdc_event *e) {
+    static const char *const keys[] = {"cpu", "onednn", "\xCF\x80"}, *const values[] = {
+                                                                         "model 17", "2.6.3", ""};
+    e->trial = sample_text("t 1");
+    e->trainer = sample_text("native 0.1.0");
+    e->n_environment = 3;
+    e->environment = pairs(3, keys, values);
+    e->start = zeroed(2, sizeof *e->start);
+    e->start[0].file = sample_text("a.h5");
+    e->start[0].read_model = e->start[0].read_optimizer = true;
+    e->start[0].loaded = digests(1);
+    e->start[0].started = digests(2);
+    e->start[1].started = digests(3);
+}
+
+static void sample_step(struct sdc_event *e) {
+    uint32_t signalling = 0x7F800001;
+    e->loss = zeroed(2, sizeof *e->loss);
+    e->loss[0] = 2.3f;
+    memcpy(&e->loss[1], &signalling, sizeof signalling);
+    e->gradient_norm = -(double)INFINITY;
+    e->nonfinite_gradients = zeroed(2, sizeof *e->nonfinite_gradients);
+    e->nonfinite_gradients[1] = 61706;
+    e->nonfinite_parameters = zeroed(2, sizeof *e->nonfinite_parameters);
+    e->nonfinite_parameters[0] = UINT64_MAX;
+    e->digests = zeroed(2, sizeof *e->digests);
+    e->digests[1] = digests(4);
+}
+
+void sample_event(enum sdc_event_kind kind, struct sdc_event *e) {
+    sdc_event_init(e, kind);
+    e->step = 301;
+    e->elapsed = 0.125;
+    if (kind <= SDC_EVENT_EVAL)
+        e->ranks = 2;
+    switch (kind) {
+    case SDC_EVENT_START:
+        sample_start(e);
+        break;
+    case SDC_EVENT_STEP:
+        sample_step(e);
+        break;
+    case SDC_EVENT_EVAL:
+        e->samples = 2000;
+        e->eval_loss = zeroed(2, sizeof *e->eval_loss);
+        e->eval_loss[0] = 0.1;
+        e->eval_loss[1] = -0.0;
+        e->eval_correct = zeroed(2, sizeof *e->eval_correct);
+        e->eval_correct[0] = 1760;
+        break;
+    case SDC_EVENT_CHECKPOINT:
+    case SDC_EVENT_SNAPSHOT:
+        e->n_paths = kind == SDC_EVENT_SNAPSHOT ? 2 : 1;
+        e->paths = zeroed(e->n_paths, sizeof *e->paths);
+        for (size_t i = 0; i < e->n_paths; i++)
+            e->paths[i] = sample_text(i ? "b" : "a\nb.h5");
+        break;
+    default:
+        e->reason = SDC_END_FAILED;
+        e->message = sample_text("a \"quoted\"\ttext\n");
+    }
+}
+
+void sample_message(enum sdc_worker_kind kind, struct sdc_worker_message *m) {
+    static const char *const keys[] = {"onednn", "sdclab"}, *const values[] = {"2.6.3", "0.1.0"};
+    *m = (struct sdc_worker_message){.kind = kind};
+    if (kind == SDC_WORKER_HELLO) {
+        m->token = sample_text("0123abcd");
+        m->trainer = sample_text("native");
+        m->platform = sample_text("x86_64 avx2");
+        m->versions = pairs(2, keys, values);
+        m->n_versions = 2;
+    }
+    if (kind == SDC_WORKER_RUN || kind == SDC_WORKER_DONE)
+        m->trial = sample_text("t 1");
+    if (kind == SDC_WORKER_RUN)
+        m->path = sample_text("trials/1/run.json");
+    if (kind == SDC_WORKER_DONE) {
+        m->status = SDC_PEER;
+        m->message = sample_text("rank 1 ended");
+    }
+}
