@@ -136,10 +136,12 @@ struct sdc_report {
 
 /* A figure as the writers get it; everything in it is owned by sdc__report_write. */
 struct sdc_report_figure {
-    const char *name; /* of its files */
-    const char *title;
-    const char *caption; /* what is shown and how to read it */
-    char *svg;           /* an <svg> element, fit to stand inside a page; owned */
+    char *name;       /* of its files: a-z, 0-9 and '-' */
+    char *title;      /* plain text, as the caption */
+    char *caption;    /* what is shown and how to read it */
+    char *svg;        /* an <svg> element, fit to stand inside a page */
+    char *svg_narrow; /* the same for a narrow screen */
+    char *csv;        /* what was drawn */
 };
 
 /* The seam of output forms. One table per form, in one array, in the order they are written. */
