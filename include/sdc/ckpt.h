@@ -70,7 +70,8 @@ SDC_API enum sdc_status sdc_ckpt_read(struct sdc_ckpt *ckpt, size_t tensor, uint
  * new, put every tensor, then commit (which reports) or abandon (for clean-up after a failure,
  * which cannot fail and leaves nothing behind). The file appears under its name only at commit:
  * temporary name, sync, rename. An existing file is replaced only if `replace`, else SDC_EXISTS at
- * new. */
+ * new. Tensors are sorted by name, so that equal states give byte-identical files in any order of
+ * puts; they are held in memory until commit. */
 struct sdc_ckpt_writer;
 
 /* format: "hdf5" or "safetensors". */
@@ -81,6 +82,7 @@ SDC_API enum sdc_status sdc_ckpt_writer_new(const char *path, const char *format
 SDC_API enum sdc_status sdc_ckpt_writer_put(struct sdc_ckpt_writer *writer,
                                             const struct sdc_tensor_desc *desc, const void *data,
                                             struct sdc_error *err) SDC_MUST_CHECK;
+/* Frees the writer on success only: after a failure of put or commit, abandon it. */
 SDC_API enum sdc_status sdc_ckpt_writer_commit(struct sdc_ckpt_writer *writer, bool sync,
                                                struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API void sdc_ckpt_writer_abandon(struct sdc_ckpt_writer *writer); /* accepts NULL */

@@ -1,0 +1,251 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * safetensors: u64 little-endian N, N bytes of JSON, then the data buffer. As strict as the
+ * reference reader (huggingface/safetensors, safetensors/src/tensor.rs, 0.4.5), whose rule is: sort
+ * by offsets; the first begins at 0, each begins where the one before ends, each has the size its
+ * type and shape say, and the file ends with the last. Stricter in one point: duplicate keys are
+ * refused, as the format's text demands.
+ */
+#include "ckpt/fmt.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/limits.h"
+
+/* Every type that the reference reader (main branch, 2026) knows, with its bits; those that are not
+ * ours are listed and locked. */
+static const struct {
+    const char *name;
+    unsigned bits;
+} types[] = {{"F4", 4},          {"F6_E2M3", 6}, {"F6_E3M2", 6}, {"BOOL", 8},    {"U8", 8},
+             {"I8", 8},          {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8},
+             {"F8_E5M2FNUZ", 8}, {"I16", 16},    {"U16", 16},    {"F16", 16},    {"BF16", 16},
+             {"I32", 32},        {"U32", 32},    {"F32", 32},    {"C64", 64},    {"F64", 64},
+             {"I64", 64},        {"U64", 64}};
+
+static bool is_blank(unsigned char c) {
+    return c == ' ' || c == '\t' || c == '\r' || c == '\n';
+}
+
+static bool st_sniff(const struct sdc_file *file, const unsigned char *head, size_t n_head) {
+    (void)file;
+    size_t i = 8;
+    while (i < n_head && is_blank(head[i]))
+        i++;
+    return i < n_head && head[i] == '{';
+}
+
+/* ---- one tensor of the header ---- */
+
+static enum sdc_status get_offsets(const struct sdc_json *v, const char *where, uint64_t *begin,
+                                   uint64_t *end, struct sdc_error *err) {
+    if (!v || sdc__json_type(v) != SDC_JSON_ARRAY || sdc__json_count(v) != 2)
+        return SDC_ERR(err, SDC_INVALID, "%s: data_offsets: expected two integers", where);
+    int64_t b, e;
+    SDC_TRY(sdc__json_as_i64(sdc__json_at(v, 0), where, &b, err));
+    SDC_TRY(sdc__json_as_i64(sdc__json_at(v, 1), where, &e, err));
+    if (b < 0 || e < b)
+        return SDC_ERR(err, SDC_INVALID, "%s: invalid offset: data_offsets [%lld,%lld]", where,
+                       (long long)b, (long long)e);
+    *begin = (uint64_t)b;
+    *end = (uint64_t)e;
+    return SDC_OK;
+}
+
+static enum sdc_status get_shape(const struct sdc_json *v, const char *where, const char *path,
+                                 struct sdc_ckpt_entry *e, struct sdc_error *err) {
+    uint64_t shape[SDC_MAX_RANK];
+    if (!v || sdc__json_type(v) != SDC_JSON_ARRAY)
+        return SDC_ERR(err, SDC_INVALID, "%s: shape: expected an array of integers, found %s",
+                       where, sdc__json_type_name(v));
+    size_t rank = sdc__json_count(v);
+    if (rank > SDC_MAX_RANK)
+        return SDC_ERR(err, SDC_LIMIT, "%s: %zu dimensions, the limit is %d", where, rank,
+                       SDC_MAX_RANK);
+    for (size_t i = 0; i < rank; i++) {
+        int64_t size;
+        SDC_TRY(sdc__json_as_i64(sdc__json_at(v, i), where, &size, err));
+        if (size < 0)
+            return SDC_ERR(err, SDC_INVALID, "%s: shape: size %lld", where, (long long)size);
+        shape[i] = (uint64_t)size;
+    }
+    return sdc__entry_set_shape(e, path, (unsigned)rank, shape, err);
+}
+
+/* The type, and whether shape and offsets agree with it. */
+static enum sdc_status set_type(struct sdc_ckpt_entry *e, const char *where, const char *word,
+                                uint64_t bytes, struct sdc_error *err) {
+    SDC_TRY(sdc__entry_text(&e->dtype_text, err, "%s", word));
+    unsigned bits = 0;
+    for (size_t i = 0; i < sizeof types / sizeof *types && !bits; i++)
+        if (strcmp(types[i].name, word) == 0)
+            bits = types[i].bits;
+    for (int d = 0; d < SDC_DTYPE_COUNT; d++)
+        if (strcmp(sdc_dtype_name((enum sdc_dtype)d), word) == 0) {
+            e->desc.dtype = (enum sdc_dtype)d;
+            e->desc.dtype_known = true;
+        }
+    if (!bits) /* the list is declared open: size from the offsets, values unknown */
+        return sdc__entry_lock(e, err, "type %s is unknown", word);
+    uint64_t want = e->desc.n_elems;
+    if (!sdc__mul_u64(&want, bits))
+        return SDC_ERR(err, SDC_INVALID, "%s: overflow of its size in bits", where);
+    if (want % 8)
+        return SDC_ERR(err, SDC_INVALID, "%s: misaligned slice: %llu bits do not fill bytes", where,
+                       (unsigned long long)want);
+    if (want / 8 != bytes)
+        return SDC_ERR(err, SDC_INVALID,
+                       "%s: shape and size differ: shape and type need %llu bytes, data_offsets "
+                       "give %llu",
+                       where, (unsigned long long)(want / 8), (unsigned long long)bytes);
+    return SDC_OK;
+}
+
+static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const char *name, const struct sdc_json *v,
+                                  struct sdc_error *err) {
+    struct sdc_ckpt_entry *e;
+    const char *word;
+    uint64_t begin = 0, end = 0;
+    enum sdc_status st;
+    SDC_TRY(sdc__ckpt_add(ckpt, name, &e, err));
+    char *where = sdc__asprintf("%s: tensor %s", ckpt->file.path, name);
+    if (!where)
+        return SDC_NOMEM(err, ckpt->file.path);
+    if (sdc__json_type(v) != SDC_JSON_OBJECT) {
+        st = SDC_ERR(err, SDC_INVALID, "%s: expected an object, found %s", where,
+                     sdc__json_type_name(v));
+        goto out;
+    }
+    const struct sdc_json *dtype = sdc__json_get(v, "dtype");
+    SDC_TRY_OUT(st, sdc__json_as_str(dtype, where, &word, err));
+    SDC_TRY_OUT(st, get_shape(sdc__json_get(v, "shape"), where, ckpt->file.path, e, err));
+    SDC_TRY_OUT(st, get_offsets(sdc__json_get(v, "data_offsets"), where, &begin, &end, err));
+    SDC_TRY_OUT(st, set_type(e, where, word, end - begin, err));
+    SDC_TRY_OUT(st, sdc__entry_text(&e->storage, err, "contiguous"));
+    e->in_one_piece = true;
+    e->offset = begin;
+    e->stored_size = end - begin;
+out:
+    sdc__free(where);
+    return st;
+}
+
+static enum sdc_status check_metadata(const struct sdc_json *v, const char *path,
+                                      struct sdc_error *err) {
+    if (sdc__json_type(v) != SDC_JSON_OBJECT)
+        return SDC_ERR(err, SDC_INVALID, "%s: __metadata__: expected an object, found %s", path,
+                       sdc__json_type_name(v));
+    for (const char *k = sdc__json_next_key(v, NULL); k; k = sdc__json_next_key(v, k))
+        if (sdc__json_type(sdc__json_get(v, k)) != SDC_JSON_STRING)
+            return SDC_ERR(err, SDC_INVALID, "%s: __metadata__: %s: expected a string, found %s",
+                           path, k, sdc__json_type_name(sdc__json_get(v, k)));
+    return SDC_OK;
+}
+
+/* ---- the whole file ---- */
+
+/* Empty tensors share their begin with the next one, so the end decides between equals. */
+static int by_offsets(const void *a, const void *b) {
+    const struct sdc_ckpt_entry *x = a, *y = b;
+    uint64_t xe = x->offset + x->stored_size, ye = y->offset + y->stored_size;
+    if (x->offset != y->offset)
+        return x->offset < y->offset ? -1 : 1;
+    return (xe > ye) - (xe < ye);
+}
+
+static enum sdc_status check_cover(struct sdc_ckpt *ckpt, uint64_t data, struct sdc_error *err) {
+    const char *path = ckpt->file.path;
+    uint64_t at = 0, have = ckpt->file.size - data;
+    const struct sdc_ckpt_entry *cut = NULL;
+    if (ckpt->n > 1)
+        qsort(ckpt->entries, ckpt->n, sizeof *ckpt->entries, by_offsets);
+    for (size_t i = 0; i < ckpt->n; i++) {
+        struct sdc_ckpt_entry *e = &ckpt->entries[i];
+        if (e->offset != at)
+            return SDC_ERR_AT(err, SDC_INVALID, data + at,
+                              "%s: tensor %s: invalid offset: it begins at %llu of the data, the "
+                              "one before it ends at %llu (%s)",
+                              path, e->name, (unsigned long long)e->offset, (unsigned long long)at,
+                              e->offset < at ? "overlap" : "hole");
+        at = e->offset + e->stored_size; /* both at most INT64_MAX */
+        if (at > have && !cut)
+            cut = e;
+    }
+    if (cut)
+        return SDC_ERR_AT(err, SDC_INVALID, ckpt->file.size,
+                          "%s: truncated: the header says %llu bytes, found %llu; %s is the first "
+                          "tensor that is not whole",
+                          path, (unsigned long long)(data + at),
+                          (unsigned long long)ckpt->file.size, cut->name);
+    if (at < have)
+        return SDC_ERR_AT(err, SDC_INVALID, data + at,
+                          "%s: buffer not fully covered: %llu bytes after the last tensor", path,
+                          (unsigned long long)(have - at));
+    for (size_t i = 0; i < ckpt->n; i++)
+        ckpt->entries[i].offset += data;
+    return SDC_OK;
+}
+
+static enum sdc_status read_header(const struct sdc_ckpt *ckpt, char **text, uint64_t *len,
+                                   struct sdc_error *err) {
+    const struct sdc_file *f = &ckpt->file;
+    unsigned char raw[8];
+    if (f->size < sizeof raw)
+        return SDC_ERR(err, SDC_INVALID, "%s: header too small: the file has %llu bytes", f->path,
+                       (unsigned long long)f->size);
+    SDC_TRY(sdc__file_read(f, 0, raw, sizeof raw, err));
+    *len = sdc_num_load(SDC_DTYPE_U64, raw, false);
+    if (*len > SDC_MAX_ST_HEADER)
+        return SDC_ERR_AT(err, SDC_LIMIT, 0,
+                          "%s: header too large: %llu bytes, over the reference reader's limit of "
+                          "%u",
+                          f->path, (unsigned long long)*len, SDC_MAX_ST_HEADER);
+    if (*len > f->size - sizeof raw)
+        return SDC_ERR_AT(err, SDC_INVALID, 0,
+                          "%s: invalid header length: %llu bytes, the file has %llu after it; "
+                          "truncated?",
+                          f->path, (unsigned long long)*len,
+                          (unsigned long long)(f->size - sizeof raw));
+    *text = sdc__alloc((size_t)*len, 1);
+    if (!*text)
+        return SDC_NOMEM(err, f->path);
+    SDC_TRY(sdc__file_read(f, sizeof raw, *text, (size_t)*len, err));
+    if (!sdc__utf8_valid(*text, (size_t)*len))
+        return SDC_ERR_AT(err, SDC_INVALID, sizeof raw, "%s: the header is not UTF-8", f->path);
+    return SDC_OK;
+}
+
+static enum sdc_status st_open(struct sdc_ckpt *ckpt, struct sdc_error *err) {
+    enum sdc_status st;
+    char *text = NULL;
+    uint64_t len = 0;
+    struct sdc_json *root = NULL;
+    const char *path = ckpt->file.path;
+    SDC_TRY_OUT(st, read_header(ckpt, &text, &len, err));
+    SDC_TRY_OUT(st, sdc__json_parse(text, (size_t)len, path, &root, err));
+    if (sdc__json_type(root) != SDC_JSON_OBJECT) {
+        st = SDC_ERR(err, SDC_INVALID, "%s: header: expected an object, found %s", path,
+                     sdc__json_type_name(root));
+        goto out;
+    }
+    for (const char *k = sdc__json_next_key(root, NULL); k; k = sdc__json_next_key(root, k)) {
+        const struct sdc_json *v = sdc__json_get(root, k);
+        SDC_TRY_OUT(st, strcmp(k, "__metadata__") == 0 ? check_metadata(v, path, err)
+                                                       : add_tensor(ckpt, k, v, err));
+    }
+    st = check_cover(ckpt, 8 + len, err);
+out:
+    sdc__json_free(root);
+    sdc__free(text);
+    return st;
+}
+
+const struct sdc_ckpt_fmt_ops sdc__fmt_safetensors = {
+    .name = "safetensors",
+    .summary = "Hugging Face safetensors",
+    .sniff = st_sniff,
+    .open = st_open,
+};
