@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/files.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "sdc/ckpt.h"
+#include "sdc/rng.h"
+
+/* "f32 [120,400]" */
+static const char *kind_text(const struct sdc_tensor_desc *t, char *text, size_t size) {
+    int used =
+        snprintf(text, size, "%s [", t->dtype_known ? sdc_dtype_name(t->dtype) : t->dtype_text);
+    for (unsigned d = 0; d < t->rank && used > 0 && (size_t)used < size; d++)
+        used += snprintf(text + used, size - (size_t)used, "%s%llu", d ? "," : "",
+                         (unsigned long long)t->shape[d]);
+    if (used > 0 && (size_t)used < size)
+        snprintf(text + used, size - (size_t)used, "]");
+    return text;
+}
+
+static bool same_kind(const struct sdc_tensor_desc *a, const struct sdc_tensor_desc *b) {
+    if (!a->dtype_known || a->dtype != b->dtype || a->rank != b->rank)
+        return false;
+    for (unsigned d = 0; d < a->rank; d++)
+        if (a->shape[d] != b->shape[d])
+            return false;
+    return true;
+}
+
+static enum sdc_status read_tensor(struct sdc_ckpt *ckpt, const struct sdc_tensor_view *want,
+                                   struct sdc_error *err) {
+    char found[128], expected[128];
+    const struct sdc_tensor_desc *t = &want->desc;
+    size_t i;
+    kind_text(t, expected, sizeof expected);
+    if (!sdc_ckpt_find(ckpt, t->name, &i))
+        return SDC_ERR(err, SDC_MISMATCH, "tensor %s: not in the file, expected %s", t->name,
+                       expected);
+    const struct sdc_tensor_desc *have = sdc_ckpt_tensor(ckpt, i);
+    if (!same_kind(have, t))
+        return SDC_ERR(err, SDC_MISMATCH, "tensor %s: found %s, expected %s", t->name,
+                       kind_text(have, found, sizeof found), expected);
+    /* the views point into the state that is being filled */
+    return sdc_ckpt_read(ckpt, i, 0, t->n_elems, (void *)(uintptr_t)want->data, err);
+}
+
+/* A tensor that this run has no place for would be lost at the next save, so it is refused. */
+static enum sdc_status refuse_strangers(struct sdc_ckpt *ckpt, const struct sdc_train_state *s,
+                                        struct sdc_error *err) {
+    size_t n;
+    const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
+    for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++) {
+        const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, i);
+        size_t k = 0;
+        while (k < n && strcmp(v[k].desc.name, t->name) != 0)
+            k++;
+        char found[128];
+        if (k == n)
+            return SDC_ERR(err, SDC_MISMATCH, "tensor %s: found %s, expected no such tensor",
+                           t->name, kind_text(t, found, sizeof found));
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status check_loop(const struct sdc_loop_state *loop, uint64_t step,
+                                  struct sdc_error *err) {
+    if (loop->step < 0 || (uint64_t)loop->step != step)
+        return SDC_ERR(err, SDC_MISMATCH, "tensor loop/step: found %lld, expected %llu",
+                       (long long)loop->step, (unsigned long long)step);
+    const uint32_t *w = loop->rng;
+    if (w[0] != SDC_RNG_DATA_ORDER || w[1] != 0 || w[3] != 0)
+        return SDC_ERR(err, SDC_INVALID,
+                       "tensor loop/rng: found [%u,%u,%u,%u], expected a state of the data order's "
+                       "generator, [%u,0,N,0]",
+                       w[0], w[1], w[2], w[3], (unsigned)SDC_RNG_DATA_ORDER);
+    return SDC_OK;
+}
+
+static bool has_any_slot(struct sdc_ckpt *ckpt, const struct sdc_model *m) {
+    size_t i;
+    for (unsigned p = 0; p < m->n_params; p++)
+        if (sdc_ckpt_find(ckpt, m->params[p].slot_name, &i))
+            return true;
+    return false;
+}
+
+static enum sdc_status read_all(struct sdc_ckpt *ckpt, uint64_t step, bool keeps_momentum,
+                                struct sdc_train_state *s, struct sdc_error *err) {
+    s->keeps_momentum = keeps_momentum;
+    /* before the first step there is no optimizer state, in PyTorch as here */
+    s->has_optimizer = step > 0 || has_any_slot(ckpt, s->model);
+    size_t n;
+    const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
+    for (size_t i = 0; i < n; i++)
+        SDC_TRY(read_tensor(ckpt, &v[i], err));
+    SDC_TRY(refuse_strangers(ckpt, s, err));
+    return check_loop(&s->loop, step, err);
+}
+
+enum sdc_status sdc_train_load(const char *path, uint64_t step, bool keeps_momentum,
+                               struct sdc_train_state *s, struct sdc_state_digest *digest,
+                               struct sdc_error *err) {
+    struct sdc_ckpt *ckpt = NULL;
+    SDC_TRY(sdc_ckpt_open(path, &ckpt, err));
+    enum sdc_status st = read_all(ckpt, step, keeps_momentum, s, err);
+    sdc_ckpt_close(ckpt);
+    if (st != SDC_OK) {
+        sdc_error_prefix(err, "%s", path);
+        return st;
+    }
+    if (!digest)
+        return SDC_OK;
+    size_t n;
+    const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
+    return sdc_state_digest(v, n, digest, err);
+}
+
+static enum sdc_status write_views(const struct sdc_tensor_view *v, size_t n, const char *path,
+                                   const char *format, bool sync, struct sdc_error *err) {
+    struct sdc_ckpt_writer *writer = NULL;
+    SDC_TRY(sdc_ckpt_writer_new(path, format, true, &writer, err));
+    for (size_t i = 0; i < n; i++) {
+        enum sdc_status st = sdc_ckpt_writer_put(writer, &v[i].desc, v[i].data, err);
+        if (st != SDC_OK) {
+            sdc_ckpt_writer_abandon(writer);
+            return st;
+        }
+    }
+    return sdc_ckpt_writer_commit(writer, sync, err);
+}
+
+enum sdc_status sdc_train_save(const struct sdc_train_state *s, const char *path,
+                               const char *format, struct sdc_error *err) {
+    size_t n;
+    const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
+    return write_views(v, n, path, format, true, err);
+}
+
+char *sdc_train_snapshot_path(const char *folder, uint64_t step, unsigned rank) {
+    return sdc__asprintf("%s/snapshot-%llu-rank-%u.safetensors", folder, (unsigned long long)step,
+                         rank);
+}
+
+enum sdc_status sdc_train_snapshot(const struct sdc_train_state *s, const char *folder,
+                                   unsigned rank, struct sdc_error *err) {
+    struct sdc_tensor_view views[2 * SDC_MODEL_MAX_PARAMS];
+    size_t n = sdc_train_state_snapshot_views(s, views);
+    char *path = sdc_train_snapshot_path(folder, (uint64_t)s->loop.step, rank);
+    if (!path)
+        return SDC_NOMEM(err, "a path");
+    enum sdc_status st = write_views(views, n, path, "safetensors", false, err);
+    sdc__free(path);
+    return st;
+}

@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/rank.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/guard.h"
+
+#define EVAL_BATCH 100
+#define LANES      8 /* independent sums, so that the additions do not wait for each other */
+
+void sdc_rank_release(struct sdc_rank *r) {
+    sdc_net_free(r->net);
+    sdc_net_free(r->eval_net);
+    sdc_net_free(r->eval_rest);
+    sdc_nn_engine_free(r->engine);
+    sdc_train_state_release(&r->state);
+    sdc__free(r->grads);
+    sdc__free(r->reduction.buffer);
+    sdc__free(r->indices);
+    sdc_sampler_free(r->sampler);
+    *r = (struct sdc_rank){.rank = r->rank};
+}
+
+enum sdc_status sdc_rank_prepare(struct sdc_rank *r, const struct sdc_rank_shape *shape,
+                                 struct sdc_error *err) {
+    const struct sdc_model *m = shape->model;
+    if (r->shape.model == m && r->shape.kernels == shape->kernels && r->shape.batch == shape->batch)
+        return SDC_OK;
+    sdc_rank_release(r);
+    enum sdc_status st;
+    SDC_TRY_OUT(st, sdc_nn_engine_new(shape->kernels, SDC_NN_F32, &r->engine, err));
+    SDC_TRY_OUT(st, sdc_net_new(r->engine, m, shape->batch, true, &r->net, err));
+    SDC_TRY_OUT(st, sdc_train_state_init(&r->state, m, err));
+    r->grads = sdc__alloc_tensor(m->flat, sizeof *r->grads);
+    r->reduction.buffer = sdc__alloc_tensor(m->n_elems, sizeof(float));
+    r->indices = sdc__calloc(shape->batch, sizeof *r->indices);
+    if (!r->grads || !r->reduction.buffer || !r->indices)
+        SDC_TRY_OUT(st, SDC_NOMEM(err, "gradients"));
+    r->shape = *shape;
+    return SDC_OK;
+out:
+    sdc_rank_release(r);
+    return st;
+}
+
+enum sdc_status sdc_rank_order(struct sdc_rank *r, uint64_t n, uint32_t ranks, uint32_t batch,
+                               uint64_t seed, struct sdc_error *err) {
+    if (r->sampler && r->sampler_n == n && r->sampler_ranks == ranks && r->sampler_batch == batch &&
+        r->sampler_seed == seed)
+        return SDC_OK;
+    sdc_sampler_free(r->sampler);
+    r->sampler = NULL;
+    if (sdc_sampler_steps_per_epoch(n, ranks, batch) == 0)
+        return SDC_ERR(err, SDC_INVALID,
+                       "%llu training samples are too few for %u ranks with batches of %u",
+                       (unsigned long long)n, ranks, batch);
+    SDC_TRY(sdc_sampler_new(n, ranks, batch, seed, &r->sampler, err));
+    r->sampler_n = n;
+    r->sampler_ranks = ranks;
+    r->sampler_batch = batch;
+    r->sampler_seed = seed;
+    return SDC_OK;
+}
+
+/* ---- a step ---- */
+
+static enum sdc_status fill_batch(struct sdc_rank *r, const struct sdc_dataset *set,
+                                  struct sdc_error *err) {
+    uint64_t step,
+        per_epoch = sdc_sampler_steps_per_epoch(r->sampler_n, r->sampler_ranks, r->sampler_batch);
+    sdc_loop_state_next(&r->state.loop, per_epoch, &step);
+    SDC_TRY(sdc_sampler_batch(r->sampler, r->rank, step, r->indices, err));
+    size_t pixels = (size_t)set->channels * set->height * set->width;
+    float *images = sdc_net_input(r->net);
+    int32_t *labels = sdc_net_labels(r->net);
+    for (uint32_t i = 0; i < r->sampler_batch; i++) {
+        memcpy(images + i * pixels, set->images + r->indices[i] * pixels, pixels * sizeof *images);
+        labels[i] = set->labels[r->indices[i]];
+    }
+    return SDC_OK;
+}
+
+/* n is a multiple of 16, as all flat vectors are; the gaps are zero. */
+static uint64_t count_nonfinite(const float *x, size_t n) {
+    uint32_t count[LANES] = {0};
+    for (size_t i = 0; i < n; i += LANES) {
+        uint32_t bits[LANES];
+        memcpy(bits, x + i, sizeof bits);
+        for (unsigned k = 0; k < LANES; k++)
+            count[k] += (bits[k] & 0x7f800000u) == 0x7f800000u;
+    }
+    uint64_t sum = 0;
+    for (unsigned k = 0; k < LANES; k++)
+        sum += count[k];
+    return sum;
+}
+
+static double norm(const float *x, size_t n) {
+    double sum[LANES] = {0};
+    for (size_t i = 0; i < n; i += LANES)
+        for (unsigned k = 0; k < LANES; k++)
+            sum[k] += (double)x[i + k] * (double)x[i + k];
+    return sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7])));
+}
+
+enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
+                              const struct sdc_strategy_ops *strategy, const struct sdc_nn_sgd *sgd,
+                              uint64_t step_of_run, struct sdc_step_result *result,
+                              enum sdc_status *local, struct sdc_error *err) {
+    struct sdc_train_state *s = &r->state;
+    size_t flat = s->model->flat;
+    *result = (struct sdc_step_result){0};
+    *local = fill_batch(r, set, err);
+    if (*local == SDC_OK)
+        *local = sdc_net_train(r->net, s->params, r->grads, &result->loss, err);
+    struct sdc_error shared;
+    enum sdc_status st =
+        sdc_reduction_average(strategy, &r->reduction, step_of_run, r->grads, &shared);
+    if (st != SDC_OK) {
+        *err = shared;
+        return st;
+    }
+    if (*local != SDC_OK)
+        return SDC_OK;
+    if (r->rank == 0)
+        result->gradient_norm = norm(r->grads, flat);
+    result->nonfinite_gradients = count_nonfinite(r->grads, flat);
+    sdc_nn_sgd_step(r->engine, sgd, flat, s->params, r->grads, s->momentum, !s->has_optimizer);
+    s->has_optimizer = true;
+    result->nonfinite_parameters = count_nonfinite(s->params, flat);
+    return SDC_OK;
+}
+
+/* ---- evaluation ---- */
+
+/* Cross-entropy of one sample in double, and whether its class is the greatest output. */
+static double judge(const float *logits, unsigned classes, unsigned label, uint64_t *correct) {
+    unsigned best = 0;
+    for (unsigned c = 1; c < classes; c++) {
+        if (isnan(logits[best]))
+            break;
+        if (isnan(logits[c]) || logits[c] > logits[best])
+            best = c;
+    }
+    *correct += best == label;
+    double sum = 0, top = (double)logits[best];
+    for (unsigned c = 0; c < classes; c++)
+        sum += exp((double)logits[c] - top);
+    return log(sum) - ((double)logits[label] - top);
+}
+
+static enum sdc_status evaluate_batch(struct sdc_rank *r, struct sdc_net *net,
+                                      const struct sdc_dataset *set, uint64_t first,
+                                      struct sdc_eval_result *sum, struct sdc_error *err) {
+    size_t pixels = (size_t)set->channels * set->height * set->width;
+    size_t batch = sdc_net_batch(net);
+    const float *logits;
+    memcpy(sdc_net_input(net), set->images + first * pixels, batch * pixels * sizeof(float));
+    SDC_TRY(sdc_net_forward(net, r->state.params, &logits, err));
+    for (size_t i = 0; i < batch; i++)
+        sum->loss +=
+            judge(logits + i * set->classes, set->classes, set->labels[first + i], &sum->correct);
+    return SDC_OK;
+}
+
+enum sdc_status sdc_rank_evaluate(struct sdc_rank *r, const struct sdc_dataset *set,
+                                  uint64_t samples, _Atomic unsigned *beat,
+                                  struct sdc_eval_result *result, struct sdc_error *err) {
+    struct sdc_eval_result sum = {0};
+    uint64_t rest = samples % EVAL_BATCH;
+    if (!r->eval_net && samples >= EVAL_BATCH)
+        SDC_TRY(sdc_net_new(r->engine, r->shape.model, EVAL_BATCH, false, &r->eval_net, err));
+    if (rest > 0 && (!r->eval_rest || sdc_net_batch(r->eval_rest) != rest)) {
+        sdc_net_free(r->eval_rest);
+        SDC_TRY(sdc_net_new(r->engine, r->shape.model, (size_t)rest, false, &r->eval_rest, err));
+    }
+    for (uint64_t at = 0; at + EVAL_BATCH <= samples; at += EVAL_BATCH) {
+        SDC_TRY(evaluate_batch(r, r->eval_net, set, at, &sum, err));
+        atomic_fetch_add(beat, 1);
+    }
+    if (rest > 0)
+        SDC_TRY(evaluate_batch(r, r->eval_rest, set, samples - rest, &sum, err));
+    result->loss = sum.loss / (double)samples;
+    result->correct = sum.correct;
+    return SDC_OK;
+}

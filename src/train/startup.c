@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "train/startup.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+
+bool sdc_startup_reads_model(const struct sdc_switches *sw, unsigned rank) {
+    return sw->read_model == SDC_WHO_ALL || rank == 0;
+}
+
+bool sdc_startup_reads_optimizer(const struct sdc_switches *sw, unsigned rank) {
+    return sw->read_optimizer == SDC_WHO_ALL || rank == 0;
+}
+
+void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t seed_init,
+                      bool keeps_momentum, const struct sdc_train_state *file,
+                      struct sdc_train_state *s) {
+    size_t bytes = s->model->flat * sizeof(float);
+    sdc_train_state_fresh(s, seed_init, keeps_momentum);
+    if (!file)
+        return;
+    if (sdc_startup_reads_model(sw, rank))
+        memcpy(s->params, file->params, bytes);
+    if (sdc_startup_reads_optimizer(sw, rank)) {
+        memcpy(s->momentum, file->momentum, bytes);
+        s->has_optimizer = file->has_optimizer;
+        s->loop = file->loop;
+    }
+}
+
+/* One real step with zero gradients: the state then exists. */
+static enum sdc_status fabricate_optimizer(const struct sdc_nn_sgd *sgd,
+                                           struct sdc_nn_engine *engine, struct sdc_train_state *s,
+                                           struct sdc_error *err) {
+    float *zero = sdc__alloc_tensor(s->model->flat, sizeof *zero);
+    if (!zero)
+        return SDC_NOMEM(err, "gradients");
+    sdc_nn_sgd_step(engine, sgd, s->model->flat, s->params, zero, s->momentum, true);
+    s->has_optimizer = true;
+    sdc__free(zero);
+    return SDC_OK;
+}
+
+static enum sdc_status send_optimizer(const struct sdc_nn_sgd *sgd, struct sdc_nn_engine *engine,
+                                      struct sdc_comm *comm, struct sdc_train_state *s,
+                                      struct sdc_error *err) {
+    enum sdc_status st = SDC_OK;
+    if (!s->has_optimizer)
+        st = fabricate_optimizer(sgd, engine, s, err);
+    SDC_TRY(sdc_comm_agree(comm, st, err, NULL, err));
+    if (!s->keeps_momentum)
+        return SDC_OK;
+    return sdc_comm_broadcast(comm, 0, s->momentum, s->model->flat * sizeof *s->momentum, err);
+}
+
+static enum sdc_status send_model(struct sdc_comm *comm, struct sdc_train_state *s,
+                                  struct sdc_error *err) {
+    return sdc_comm_broadcast(comm, 0, s->params, s->model->flat * sizeof *s->params, err);
+}
+
+enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw, const struct sdc_nn_sgd *sgd,
+                                     struct sdc_nn_engine *engine, struct sdc_comm *comm,
+                                     struct sdc_train_state *s, struct sdc_error *err) {
+    bool optimizer_last = sw->order == SDC_ORDER_PARAMETERS_FIRST;
+    if (sw->broadcast_optimizer && !optimizer_last)
+        SDC_TRY(send_optimizer(sgd, engine, comm, s, err));
+    if (sw->broadcast_model)
+        SDC_TRY(send_model(comm, s, err));
+    if (sw->broadcast_optimizer && optimizer_last)
+        SDC_TRY(send_optimizer(sgd, engine, comm, s, err));
+    if (sw->broadcast_optimizer || sw->read_optimizer == SDC_WHO_RANK0)
+        SDC_TRY(sdc_comm_broadcast(comm, 0, &s->loop, sizeof s->loop, err));
+    return SDC_OK;
+}
