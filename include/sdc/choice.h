@@ -86,6 +86,8 @@ struct sdc_choice {
 
     enum sdc_op op;
     double value; /* for SDC_OP_VALUE; rounded to the type of the element */
+
+    bool flips_given, sample_given; /* by sdc_choice_set, so that check sees contradictions */
 };
 
 SDC_API void
@@ -95,16 +97,19 @@ SDC_API enum sdc_status sdc_choice_copy(struct sdc_choice *to, const struct sdc_
                                         struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Parses one word of the choice. key is the option's name without dashes: flips, exhaustive (value
- * "true"), at (adds one), sample, tensors (adds one glob), not-tensors (adds one), role, part,
- * dtype (comma lists), bits, op. Underscores count as dashes. SDC_USAGE with what was found and
- * what is allowed; unknown keys suggest the nearest. */
+ * "true" or "false"), at (adds one), sample, tensors (adds one glob), not-tensors (adds one), role,
+ * part, dtype (comma lists, added), bits, op (flip, or value=X with X 0, nan, inf, -inf or a
+ * number). Underscores count as dashes. SDC_USAGE with what was found and what is allowed; unknown
+ * keys suggest the nearest; words of the full set that are not implemented say "not supported yet".
+ * After a failure the choice is as before. */
 SDC_API enum sdc_status sdc_choice_set(struct sdc_choice *c, const char *key, const char *value,
                                        struct sdc_error *err) SDC_MUST_CHECK;
-/* Combinations that make no sense, such as --at with --sample, or a bit with op value: SDC_USAGE.
- */
+/* Combinations that make no sense: SDC_USAGE. Sites listed by `at` come with neither flips,
+ * exhaustive, sample nor bits, each has its bit if the operator is flip and none if it is value;
+ * exhaustive comes with neither flips nor sample; bits do not go with op value. */
 SDC_API enum sdc_status sdc_choice_check(const struct sdc_choice *c,
                                          struct sdc_error *err) SDC_MUST_CHECK;
-/* "any", "top-exponent", "lsb:0-22,msb:0", ... SDC_USAGE. */
+/* "any", "top-exponent", "lsb:0-22,msb:0", ... into at most SDC_MAX_BITS_ITEMS items. SDC_USAGE. */
 SDC_API enum sdc_status sdc_bits_parse(const char *text, struct sdc_bits_item items[],
                                        size_t *n_items, struct sdc_error *err) SDC_MUST_CHECK;
 /* The bits of a type that the items name, as a mask; 0 where they name none of it. */
@@ -114,7 +119,9 @@ SDC_API uint64_t sdc_bits_mask(const struct sdc_bits_item items[], size_t n_item
 SDC_API bool sdc_choice_admits(const struct sdc_choice *c, const struct sdc_tensor_desc *t);
 
 /* One JSON object with sorted keys and every default filled in, for records and descriptions; and
- * back, unknown keys refused. json is NUL-terminated; free with sdc_text_free. */
+ * back, unknown keys refused, into an uninitialised choice. The values are the words that
+ * sdc_choice_set takes; flips is null where sites are listed or exhaustive. json is NUL-terminated;
+ * free with sdc_text_free. SDC_INVALID for wrong texts. */
 SDC_API enum sdc_status sdc_choice_to_json(const struct sdc_choice *c, char **json,
                                            struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API enum sdc_status sdc_choice_from_json(const char *json, size_t len, struct sdc_choice *c,
