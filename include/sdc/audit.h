@@ -38,8 +38,12 @@ struct sdc_diff_tensor {
     uint64_t max_ulps;       /* over elements where neither is NaN */
     uint64_t n_nonfinite_a, n_nonfinite_b;
     double distance; /* ||b - a||2 / ||a||2 in double; 0 where identical, +inf where a difference
-                        is non-finite or ||a|| is 0 and b differs */
-    double sum_sq_diff, sum_sq_a; /* the parts of it, for adding up over tensors of a layer */
+                        is non-finite or ||a|| is 0 and b differs in value. Elements with equal bits
+                        add nothing to the difference, non-finite ones nothing to ||a|| */
+    double sum_sq_diff, sum_sq_a; /* the parts of it, for adding up over tensors of a layer; +inf
+                                     where a square sum is beyond double or a difference non-finite.
+                                     sum_sq_a is 0 for a tensor found identical unless all was
+                                     asked */
     double max_relative;          /* |b - a| / |a| over elements, +inf likewise */
     struct sdc_diff_site *sites;  /* the first max_sites differing elements */
     size_t n_sites;
@@ -63,13 +67,19 @@ struct sdc_diff_options {
     size_t n_globs;
 };
 
+/* Tensors are matched by name, aliases included; values are compared bit by bit, so -0 differs from
+ * +0 and NaN equals the same NaN. A tensor that cannot be read (see sdc_ckpt_read) is incomparable;
+ * an unreadable file is an error. Byte-identical files are told by their bytes alone, in one pass,
+ * unless all was asked. diff is to be released after success only. */
 SDC_API enum sdc_status sdc_diff_files(const char *path_a, const char *path_b,
                                        const struct sdc_diff_options *options,
                                        struct sdc_diff *diff, struct sdc_error *err) SDC_MUST_CHECK;
-/* Two arrays of the same type and length, native order; fills counts and distances of t. */
+/* Two arrays of the same type and length, native order; replaces counts, distances and sites of t
+ * (sites it held are not freed) and leaves name, part, role and why alone. */
 SDC_API enum sdc_status sdc_diff_arrays(enum sdc_dtype dtype, const void *a, const void *b,
                                         uint64_t n, size_t max_sites, struct sdc_diff_tensor *t,
                                         struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API void sdc_diff_tensor_release(struct sdc_diff_tensor *t); /* name, why, sites */
 SDC_API void sdc_diff_release(struct sdc_diff *diff);
 
 #ifdef __cplusplus

@@ -502,6 +502,8 @@ static void every_truncation_is_refused(void **state) {
 
 /* ---- what is no checkpoint at all, whatever the format ---- */
 
+#define B(text) text, sizeof text - 1 /* bytes that may hold NULs, and their number */
+
 static void other_things_are_named(void **state) {
     (void)state;
     static const struct {
@@ -510,21 +512,21 @@ static void other_things_are_named(void **state) {
         enum sdc_status st;
         const char *message;
     } rows[] = {
-        {"", 0, SDC_INVALID, "empty file"},
-        {"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n", 77,
+        {B(""), SDC_INVALID, "empty file"},
+        {B("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a2146\nsize 12345\n"),
          SDC_UNSUPPORTED,
          "Git LFS pointer, the file itself was not downloaded (oid "
          "sha256:4d7a2146, 12345 bytes)"},
-        {"<!DOCTYPE html><html>", 21, SDC_UNSUPPORTED, "failed download"},
-        {"\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0", 20, SDC_INVALID, "only zero bytes (20"},
-        {"\x93NUMPY\x01\0v\0{'descr'", 18, SDC_UNSUPPORTED, "NumPy array"},
-        {"PK\x03\x04..............", 18, SDC_UNSUPPORTED, "zip file (PyTorch"},
-        {"GGUF\x03\0\0\0\0\0\0\0", 12, SDC_UNSUPPORTED, "GGUF"},
-        {"\x80\x02}q\x01.......", 12, SDC_UNSUPPORTED, "pickle"},
-        {"some text that is no checkpoint", 31, SDC_UNSUPPORTED, "not recognised"},
-        {"abc", 3, SDC_INVALID, "only 3 bytes"},
-        {"\x89HDF\r\n\x1a\n", 8, SDC_INVALID, "truncated"},
-        {"\x89HDF\r\n\x1a\n\x09..............................................", 55, SDC_UNSUPPORTED,
+        {B("<!DOCTYPE html><html>"), SDC_UNSUPPORTED, "failed download"},
+        {B("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), SDC_INVALID, "only zero bytes (20"},
+        {B("\x93NUMPY\x01\0v\0{'descr'"), SDC_UNSUPPORTED, "NumPy array"},
+        {B("PK\x03\x04.............."), SDC_UNSUPPORTED, "zip file (PyTorch"},
+        {B("GGUF\x03\0\0\0\0\0\0\0"), SDC_UNSUPPORTED, "GGUF"},
+        {B("\x80\x02}q\x01......."), SDC_UNSUPPORTED, "pickle"},
+        {B("some text that is no checkpoint"), SDC_UNSUPPORTED, "not recognised"},
+        {B("abc"), SDC_INVALID, "only 3 bytes"},
+        {B("\x89HDF\r\n\x1a\n"), SDC_INVALID, "truncated"},
+        {B("\x89HDF\r\n\x1a\n\x09.............................................."), SDC_UNSUPPORTED,
          "superblock version 9"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
