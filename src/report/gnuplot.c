@@ -22,10 +22,9 @@ extern char **environ;
 
 #define MAX_SVG       (64u * 1024 * 1024)
 #define MAX_COMPLAINT 4096u
-#define MAX_NAME      46
 
-void sdc__gnuplot_text(struct sdc_buf *b, const char *s) {
-    int left = MAX_NAME;
+void sdc__gnuplot_text(struct sdc_buf *b, const char *s, int max) {
+    int left = max;
     sdc__buf_putc(b, '\'');
     for (; s && *s; s++) {
         unsigned char c = (unsigned char)*s;

@@ -59,7 +59,7 @@ static void segment(struct sdc_buf *b, const char *axis, int value, const char *
     sdc__buf_puts(b, "\">");
     if (share >= 8) {
         sdc__buf_printf(b, "%.0f&thinsp;%% ", share);
-        if (share >= 16)
+        if (share >= 30)
             sdc__html_text(b, label);
     }
     sdc__buf_puts(b, "</span>");

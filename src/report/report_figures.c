@@ -47,15 +47,24 @@ static double dodge(size_t i, size_t n) {
     return n < 2 ? 0 : ((double)i - (double)(n - 1) / 2) / (double)n;
 }
 
+/* Every figure is drawn twice, for wide and for narrow windows. */
+enum width { WIDE, NARROW, N_WIDTHS };
+
+static const int max_key_name[N_WIDTHS] = {80, 40};
+static const int max_tic_name[N_WIDTHS] = {34, 16};
+
 struct drawing {
-    struct sdc_buf body; /* gnuplot commands */
+    struct sdc_buf only[N_WIDTHS]; /* gnuplot commands for one width, before the others */
+    struct sdc_buf body;           /* gnuplot commands */
     struct sdc_buf csv;
     struct sdc_buf title;
     struct sdc_buf caption;
-    struct sdc_svg_size wide, narrow;
+    struct sdc_svg_size size[N_WIDTHS];
 };
 
 static void drawing_release(struct drawing *d) {
+    for (int w = 0; w < N_WIDTHS; w++)
+        sdc__buf_release(&d->only[w]);
     sdc__buf_release(&d->body);
     sdc__buf_release(&d->csv);
     sdc__buf_release(&d->title);
@@ -72,6 +81,13 @@ static void figure_release(struct sdc_report_figure *f) {
     *f = (struct sdc_report_figure){0};
 }
 
+static enum sdc_status draw_width(const char *name, enum width w, struct drawing *d,
+                                  struct sdc_buf *svg, struct sdc_error *err) {
+    sdc__buf_append(&d->only[w], d->body.data ? d->body.data : "", d->body.len);
+    d->only[w].failed = d->only[w].failed || d->body.failed;
+    return sdc__svg_draw(name, d->title.data, d->size[w], &d->only[w], svg, err);
+}
+
 static enum sdc_status draw(const char *name, struct drawing *d, struct sdc_report_figure *f,
                             struct sdc_error *err) {
     struct sdc_buf wide = SDC_BUF_INIT, narrow = SDC_BUF_INIT;
@@ -82,8 +98,8 @@ static enum sdc_status draw(const char *name, struct drawing *d, struct sdc_repo
         st = SDC_NOMEM(err, name);
         goto out;
     }
-    SDC_TRY_OUT(st, sdc__svg_draw(name, d->title.data, d->wide, &d->body, &wide, err));
-    SDC_TRY_OUT(st, sdc__svg_draw(narrow_name, d->title.data, d->narrow, &d->body, &narrow, err));
+    SDC_TRY_OUT(st, draw_width(name, WIDE, d, &wide, err));
+    SDC_TRY_OUT(st, draw_width(narrow_name, NARROW, d, &narrow, err));
     *f = (struct sdc_report_figure){
         .name = sdc__strdup(name),
         .title = sdc__buf_take(&d->title),
@@ -101,6 +117,29 @@ out:
     sdc__buf_release(&wide);
     sdc__buf_release(&narrow);
     return st;
+}
+
+#define KEY_LINE    22 /* height of a line of the key, in the units of the drawing */
+#define AXIS_HEIGHT 54 /* of the horizontal axis with its name */
+
+/* Defines name0, name1, ... for the titles of the key, and puts the key of so many lines under the
+ * axis, from the left edge of the drawing: names are long, and the plot begins far to the right. */
+static void key_below(const struct names *series, size_t lines, struct drawing *d) {
+    double key = 6 + KEY_LINE * (double)lines;
+    for (int w = 0; w < N_WIDTHS; w++) {
+        double height = d->size[w].height;
+        for (size_t k = 0; k < series->n; k++) {
+            sdc__buf_printf(&d->only[w], "name%zu = ", k);
+            sdc__gnuplot_text(&d->only[w], series->name[k], max_key_name[w]);
+            sdc__buf_putc(&d->only[w], '\n');
+        }
+        sdc__buf_printf(
+            &d->only[w],
+            "set bmargin at screen %.4f\n"
+            "set key at screen 0.01,screen %.4f left top Left reverse vertical maxcols 1 "
+            "samplen 2 spacing 1.1\n",
+            (key + AXIS_HEIGHT) / height, key / height);
+    }
 }
 
 /* ---- claims: effect and limits of each ---- */
@@ -124,7 +163,8 @@ static void claims_data(const struct sdc_report *r, struct drawing *d, double *r
         bool limits = isfinite(t->interval.low) && isfinite(t->interval.high);
         double low = limits ? t->interval.low : t->mean, high = limits ? t->interval.high : t->mean;
         *reach = fmax(*reach, fmax(fabs(low), fabs(high)));
-        sdc__buf_printf(&d->body, "%.17g %zu %.17g %.17g\n", t->mean, i, low, high);
+        sdc__buf_printf(&d->body, "%.17g %zu %.17g %.17g\n", 100 * t->mean, i, 100 * low,
+                        100 * high);
     }
     sdc__buf_puts(&d->body, "EOD\n");
 }
@@ -139,29 +179,33 @@ static void claims_figure(const struct sdc_report *r, struct drawing *d) {
                   "bar on one side of 0; equivalent needs it inside the shaded margin. A mark "
                   "without a bar has fewer than two clusters.");
     claims_data(r, d, &reach);
-    reach = fmin(1, reach * 1.08);
+    reach = 100 * fmin(1, reach * 1.08);
     for (size_t i = 0; i < r->n_claims; i++)
         sdc__buf_printf(
             &d->body,
             "set object %zu rectangle from %.17g,%g to %.17g,%g behind fc rgb '#2f7fc1' "
             "fs solid 0.16 noborder\n",
-            i + 1, -r->claims[i].result.margin, (double)i - 0.36, r->claims[i].result.margin,
-            (double)i + 0.36);
-    sdc__buf_puts(&d->body, "set ytics (");
-    for (size_t i = 0; i < r->n_claims; i++) {
-        sdc__buf_puts(&d->body, i ? ", " : "");
-        sdc__gnuplot_text(&d->body, r->claims[i].id);
-        sdc__buf_printf(&d->body, " %zu", i);
+            i + 1, -100 * r->claims[i].result.margin, (double)i - 0.36,
+            100 * r->claims[i].result.margin, (double)i + 0.36);
+    for (int w = 0; w < N_WIDTHS; w++) {
+        sdc__buf_puts(&d->only[w], "set ytics (");
+        for (size_t i = 0; i < r->n_claims; i++) {
+            sdc__buf_puts(&d->only[w], i ? ", " : "");
+            sdc__gnuplot_text(&d->only[w], r->claims[i].id, max_tic_name[w]);
+            sdc__buf_printf(&d->only[w], " %zu", i);
+        }
+        sdc__buf_puts(&d->only[w], ")\n");
     }
     sdc__buf_printf(&d->body,
-                    ")\nset yrange [%g:-0.6]\nset xrange [%.17g:%.17g]\nset border 1\n"
-                    "set ytics scale 0\nset xlabel 'risk difference of collapse'\n"
+                    "set yrange [%g:-0.6]\nset xrange [%.17g:%.17g]\nset border 1\n"
+                    "set ytics scale 0\nset xlabel 'risk difference of collapse, percentage "
+                    "points' offset 0,0.4\n"
                     "set arrow from 0,graph 0 to 0,graph 1 nohead lc rgb '#808080' lw 1 back\n"
                     "plot $limits using 1:2:3:4 with xerrorbars pt 7 ps 0.9 lw 1.6 lc rgb 'black' "
                     "notitle\n",
                     rows - 0.4, -reach, reach);
-    d->wide = (struct sdc_svg_size){760, 90 + 44 * (int)fmin(rows, 40)};
-    d->narrow = (struct sdc_svg_size){360, 90 + 40 * (int)fmin(rows, 40)};
+    d->size[WIDE] = (struct sdc_svg_size){760, 90 + 44 * (int)fmin(rows, 40)};
+    d->size[NARROW] = (struct sdc_svg_size){360, 90 + 40 * (int)fmin(rows, 40)};
 }
 
 static bool has_effects(const struct sdc_report *r) {
@@ -245,21 +289,21 @@ static void collapse_figure(const struct sdc_report *r, struct drawing *d) {
     sdc__buf_printf(&d->body,
                     "set logscale x 10\nset xrange [%.17g:%.17g]\nset yrange [0:100]\n"
                     "set ytics 25\nset grid ytics lc rgb '#909090' lw 0.4\n"
-                    "set xlabel 'delivered flips'\nset ylabel 'collapsed trials, %%'\n"
-                    "set key below left Left reverse samplen 2 spacing 1.1\nset samples 300\n"
+                    "set xlabel 'delivered flips' offset 0,0.4\nset ylabel 'collapsed trials, %%'\n"
+                    "set samples 300\n"
                     "plot 100 * (1 - (31.0 / 32) ** x) with lines lc rgb '#808080' lw 1.5 dt '-' "
                     "title 'null curve, q = 1/32'",
                     low * 0.7, high * 1.45);
     for (size_t k = 0; k < series.n; k++) {
         sdc__buf_printf(&d->body,
                         ", \\\n$s%zu using 1:2:3:4 with yerrorbars pt %d ps 0.8 lw 1.5 lc rgb '%s' "
-                        "title ",
-                        k, marks[k], colours[k]);
-        sdc__gnuplot_text(&d->body, series.name[k]);
+                        "title name%zu",
+                        k, marks[k], colours[k], k);
     }
     sdc__buf_putc(&d->body, '\n');
-    d->wide = (struct sdc_svg_size){760, 380 + 10 * (int)series.n};
-    d->narrow = (struct sdc_svg_size){360, 320 + 20 * (int)series.n};
+    d->size[WIDE] = (struct sdc_svg_size){760, 380 + KEY_LINE * (int)series.n};
+    d->size[NARROW] = (struct sdc_svg_size){360, 330 + KEY_LINE * (int)series.n};
+    key_below(&series, series.n + 1, d);
 }
 
 static bool has_points(const struct sdc_report *r) {
@@ -381,20 +425,20 @@ static void propagation_blocks(struct panel *p, struct drawing *d) {
     }
 }
 
-static void propagation_tics(const struct panel *p, struct drawing *d) {
-    struct decades range = p->range;
-    int step = (range.high - range.low + 5) / 6;
-    sdc__buf_printf(&d->body, "set xtics ('0' %d, '∞' %d", range.low, range.high);
-    for (int e = range.low + 1; e < range.high; e += step)
-        sdc__buf_printf(&d->body, ", '1e%d' %d", e, e);
-    sdc__buf_puts(&d->body, ")\nset ytics (");
+static void propagation_tics(const struct panel *p, enum width w, struct sdc_buf *out) {
+    int low = p->range.low, high = p->range.high, room = w == WIDE ? 7 : 3;
+    int step = (high - low + room - 1) / room;
+    sdc__buf_printf(out, "set xtics ('0' %d, '∞' %d", low, high);
+    for (int e = low + step; e < high; e += step)
+        sdc__buf_printf(out, ", '1e%d' %d", e, e);
+    sdc__buf_puts(out, ")\nset ytics (");
     for (size_t row = 0; row < p->n_rows; row++) {
-        sdc__buf_puts(&d->body, row ? ", " : "");
-        sdc__gnuplot_text(&d->body, p->r->layers[p->first[row]].layer);
-        sdc__buf_printf(&d->body, " %zu", row);
+        sdc__buf_puts(out, row ? ", " : "");
+        sdc__gnuplot_text(out, p->r->layers[p->first[row]].layer, max_tic_name[w]);
+        sdc__buf_printf(out, " %zu", row);
     }
-    sdc__buf_printf(&d->body, ")\nset yrange [%g:-0.6]\nset xrange [%g:%g]\n",
-                    (double)p->n_rows - 0.4, (double)range.low - 0.3, (double)range.high + 0.3);
+    sdc__buf_printf(out, ")\nset yrange [%g:-0.6]\nset xrange [%g:%g]\n", (double)p->n_rows - 0.4,
+                    low - 0.3, high + 0.3);
 }
 
 static enum sdc_status propagation_figure(const struct sdc_report *r, const char *part,
@@ -410,22 +454,24 @@ static enum sdc_status propagation_figure(const struct sdc_report *r, const char
                   "logarithmic axis.");
     propagation_csv(r, part, d);
     propagation_blocks(&p, d);
-    propagation_tics(&p, d);
+    for (int w = 0; w < N_WIDTHS; w++)
+        propagation_tics(&p, (enum width)w, &d->only[w]);
     sdc__buf_puts(&d->body,
                   "set grid xtics lc rgb '#909090' lw 0.4\nset ytics scale 0\nset border 1\n"
-                  "set xlabel 'relative distance'\n"
-                  "set key below left Left reverse samplen 2 spacing 1.1\nplot ");
+                  "set xlabel 'relative distance' offset 0,0.4\n"
+                  "plot ");
     for (size_t k = 0; k < p.series.n; k++) {
         sdc__buf_printf(&d->body,
                         "%s$s%zu using 1:2:3:4 with xerrorbars pt %d ps 0.8 lw 1.5 lc rgb '%s' "
-                        "title ",
-                        k ? ", \\\n" : "", k, marks[k], colours[k]);
-        sdc__gnuplot_text(&d->body, p.series.name[k]);
+                        "title name%zu",
+                        k ? ", \\\n" : "", k, marks[k], colours[k], k);
     }
     sdc__buf_putc(&d->body, '\n');
-    int row_height = 16 + 6 * (int)p.series.n;
-    d->wide = (struct sdc_svg_size){760, 110 + row_height * (int)p.n_rows};
-    d->narrow = (struct sdc_svg_size){360, 110 + 20 * (int)p.series.n + row_height * (int)p.n_rows};
+    int rows = (16 + 6 * (int)p.series.n) * (int)p.n_rows;
+    int height = 20 + rows + AXIS_HEIGHT + 6 + KEY_LINE * (int)p.series.n;
+    d->size[WIDE] = (struct sdc_svg_size){760, height};
+    d->size[NARROW] = (struct sdc_svg_size){360, height};
+    key_below(&p.series, p.series.n, d);
     panel_release(&p);
     return SDC_OK;
 }

@@ -44,9 +44,9 @@ void sdc__report_figures_free(struct sdc_report_figure *figures, size_t n);
  * with what it said if it fails or says anything but warnings. */
 enum sdc_status sdc__gnuplot_run(const char *script, size_t len, unsigned timeout_ms,
                                  struct sdc_buf *out, struct sdc_error *err) SDC_MUST_CHECK;
-/* A single-quoted gnuplot string, in which nothing is substituted; names longer than 46 characters
- * are cut with an ellipsis. */
-void sdc__gnuplot_text(struct sdc_buf *b, const char *s);
+/* A single-quoted gnuplot string, in which nothing is substituted; names longer than max
+ * characters are cut with an ellipsis. */
+void sdc__gnuplot_text(struct sdc_buf *b, const char *s, int max);
 
 /* The parts of the page, in page order (report_html.c calls them). */
 void sdc__html_claims(struct sdc_buf *b, const struct sdc_report *r);

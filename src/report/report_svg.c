@@ -20,6 +20,7 @@ struct rule {
 static const struct rule rules[] = {
     {"'black'", "'currentColor'", false},
     {"\"black\"", "\"currentColor\"", false},
+    {"'rgb(  0,   0,   0)'", "'currentColor'", false},
     {"color='#FFFFFF'", "class='halo'", false}, /* the rim of points, in the page's colour */
     {"id=\"gnuplot_canvas\"", "class=\"canvas\"", false},
     {"id='gp", "id='", true},
@@ -101,8 +102,6 @@ enum sdc_status sdc__svg_draw(const char *name, const char *label, struct sdc_sv
         sdc__buf_putc(&script, *c == '-' ? '_' : *c);
     sdc__buf_puts(&script, "'\nset border 3 lw 1\nset tics nomirror out scale 0.6\n"
                            "set bars 0.6\n");
-    if (size.width < 500)
-        sdc__buf_puts(&script, "set key maxcols 1\n");
     sdc__buf_append(&script, body->data ? body->data : "", body->len);
     if (script.failed || body->failed) {
         st = SDC_ERR(err, SDC_NO_MEMORY, "no memory for figure %s", name);

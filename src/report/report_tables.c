@@ -163,11 +163,12 @@ static void trials_head(struct sdc_buf *b, const struct sdc_report *r) {
         sdc__buf_puts(b, "</th>");
     }
     sdc__buf_puts(b, "<th class=\"n\" data-filter>Cluster</th><th class=\"n\">Index</th>"
-                     "<th class=\"n\">Delivered</th><th>Faults</th><th>Read by</th>");
+                     "<th class=\"n\">Delivered</th>");
     for (size_t i = 0; i < sizeof axes / sizeof *axes; i++)
         sdc__buf_printf(b, "<th data-filter>%s</th>", axes[i]);
     sdc__buf_puts(b, "<th class=\"n\">Accuracy</th><th class=\"n\">Clean twin</th>"
-                     "<th class=\"n\">Collapse at step</th><th>Repeat</th></tr></thead>\n");
+                     "<th class=\"n\">Collapse at step</th><th>Faults</th><th>Read by</th>"
+                     "<th>Repeat</th></tr></thead>\n");
 }
 
 /* The first site, and the rest behind a click. Sites are parted by "; ". */
@@ -184,12 +185,12 @@ static void sites(struct sdc_buf *b, const char *text) {
     struct sdc_buf first = SDC_BUF_INIT;
     sdc__buf_append(&first, text, rest ? (size_t)(rest - text) : strlen(text));
     b->failed = b->failed || first.failed;
-    sdc__buf_puts(b, "<code>");
+    sdc__buf_puts(b, rest ? "<details><summary><code>" : "<code>");
     sdc__html_text(b, first.data);
     sdc__buf_puts(b, "</code>");
     sdc__buf_release(&first);
     if (rest) {
-        sdc__buf_printf(b, "<details><summary>and %zu more</summary><code>", more);
+        sdc__buf_printf(b, " +%zu</summary><code>", more);
         sdc__html_text(b, rest + 2);
         sdc__buf_puts(b, "</code></details>");
     }
@@ -232,10 +233,6 @@ static void trial_row(struct sdc_buf *b, const struct sdc_report *r,
     }
     sdc__buf_printf(b, "<td class=\"n\">%u</td><td class=\"n\">%u</td><td class=\"n\">%llu</td>",
                     t->cluster, t->index, (unsigned long long)t->n_delivered);
-    sites(b, t->sites);
-    sdc__buf_puts(b, "<td class=\"nowrap\">");
-    sdc__html_text(b, t->ranks);
-    sdc__buf_puts(b, "</td>");
     outcome_cells(b, t);
     share_cell(b, t->accuracy);
     share_cell(b, t->golden_accuracy);
@@ -243,6 +240,10 @@ static void trial_row(struct sdc_buf *b, const struct sdc_report *r,
         sdc__buf_printf(b, "<td class=\"n\">%lld</td>", (long long)t->collapse_step);
     else
         sdc__buf_puts(b, "<td class=\"n\" data-v=\"\">–</td>");
+    sites(b, t->sites);
+    sdc__buf_puts(b, "<td class=\"nowrap\">");
+    sdc__html_text(b, t->ranks);
+    sdc__buf_puts(b, "</td>");
     sdc__buf_puts(b, "<td><code class=\"replay\">");
     sdc__html_text(b, t->replay);
     sdc__buf_puts(b, "</code></td></tr>\n");

@@ -187,16 +187,17 @@ enum sdc_status sdc__stat_claims(const struct sdc_stat_claim_input *in, size_t m
 
 static void needed(const struct sdc_stat_claim *c, struct sdc_buf *out) {
     if (c->k_needed == 0)
-        sdc__buf_printf(out,
-                        " How many clusters the margin of %g needs is not known before two have "
-                        "results.",
-                        c->margin);
+        sdc__buf_printf(
+            out,
+            " How many clusters the margin of %g points needs is not known before two have "
+            "results.",
+            100 * c->margin);
     else
-        sdc__buf_printf(out,
-                        " The margin of %g needs about %llu clusters, %llu pairs (80 %% power, at "
-                        "the spread between clusters seen so far).",
-                        c->margin, (unsigned long long)c->k_needed,
-                        (unsigned long long)c->pairs_needed);
+        sdc__buf_printf(
+            out,
+            " The margin of %g points needs about %llu clusters, %llu pairs (80 %% power, at "
+            "the spread between clusters seen so far).",
+            100 * c->margin, (unsigned long long)c->k_needed, (unsigned long long)c->pairs_needed);
 }
 
 static void undecided(const struct sdc_stat_claim *c, struct sdc_buf *out) {
@@ -236,10 +237,11 @@ void sdc__stat_claim_sentence(const struct sdc_stat_claim *c, struct sdc_buf *ou
         sdc__buf_puts(out, "The limits lie on the other side of 0 than the claim says.");
         break;
     case SDC_VERDICT_EQUIVALENT:
-        sdc__buf_printf(out,
-                        "The limits lie inside the margin of %g, so the claimed difference is "
-                        "not there.",
-                        c->margin);
+        sdc__buf_printf(
+            out,
+            "The limits lie inside the margin of %g points, so the claimed difference is "
+            "not there.",
+            100 * c->margin);
         break;
     case SDC_VERDICT_UNDECIDED:
         undecided(c, out);

@@ -9,8 +9,9 @@
 #include "base/guard.h"
 #include "stat/stat_internal.h"
 
-#define MAX_COUNT 1e15 /* above it a size is an answer nobody can use, and doubles lose integers   \
-                        */
+#define MAX_COUNT                                                                                  \
+    1e15 /* above it a size is an answer nobody can use, and doubles lose integers                 \
+          */
 
 static enum sdc_status round_up(const char *what, double n, uint64_t *out, struct sdc_error *err) {
     if (!(n <= MAX_COUNT))

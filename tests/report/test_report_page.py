@@ -166,6 +166,10 @@ def contrast(browser):
         const ratio = (a, b) => (Math.max(lum(a), lum(b)) + 0.05) / (Math.min(lum(a), lum(b)) + 0.05);
         const bg = getComputedStyle(document.body).backgroundColor;
         let low = 99;
+        document.querySelectorAll("svg.figure use, svg.figure path").forEach(e => { // marks and lines: 3 is enough
+            const s = getComputedStyle(e);
+            if (e.classList.contains("halo") || e.closest("defs") || e.getAttribute("stroke-dasharray")) return;
+            low = Math.min(low, 1.5 * ratio(e.tagName === "use" ? s.color : s.stroke, bg)); });
         document.querySelectorAll("p, figcaption, td, h2, .verdict, a, svg.figure text").forEach(e => {
             const s = getComputedStyle(e);
             low = Math.min(low, ratio(e.namespaceURI.endsWith("svg") ? s.fill : s.color, bg)); });

@@ -71,7 +71,7 @@ static void each_verdict(void **state) {
     c = judge(&in);
     assert_int_equal(c.verdict, SDC_VERDICT_EQUIVALENT);
     assert_true(c.inside_margin);
-    sentence_has(&c, "inside the margin of 0.02");
+    sentence_has(&c, "inside the margin of 2 points");
 
     fill(diff, -0.005, 0.004); /* real, and too small to matter */
     c = judge(&in);
