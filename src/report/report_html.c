@@ -8,7 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/guard.h"
-#include "report_assets.h"
+#include "report/report_assets.h"
 
 static void head(struct sdc_buf *b, const struct sdc_report *r) {
     sdc__buf_puts(b, "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
