@@ -8,6 +8,8 @@ python=.venv/bin/python
 echo "machine: $(build/release/sdclab version --full | sed -n 's/^processor *//p'), $(nproc) cores, load $(cut -d' ' -f1 /proc/loadavg)"
 echo; echo "== training: LeNet-5, batch 64 a rank =="
 $python bench/bench_train.py
+echo; echo "== kernels: one training step, one thread =="
+$python bench/bench_nn.py
 echo; echo "== campaign: trials per minute =="
 $python bench/bench_campaign.py
 echo; echo "== checkpoints: alter, diff, inspect against their floors =="

@@ -236,7 +236,8 @@ static void test_ref_by_hand_others(void **state) {
     bench_release(&t);
 }
 
-/* Weight decay, momentum and rate all 1/2, powers of two throughout: nothing rounds. */
+/* Weight decay, momentum and rate all 1/2, powers of two throughout: nothing rounds; then a
+ * step whose product would. */
 static void test_sgd_by_hand(void **state) {
     (void)state;
     for (size_t k = 0; k < N_ALL; k++) {
@@ -255,6 +256,11 @@ static void test_sgd_by_hand(void **state) {
         assert_f32("p", p, (float[]){-1.375f}, 1);
         sdc_nn_scale(engine, 1, p, 0.5);
         assert_f32("p", p, (float[]){-0.6875f}, 1);
+        /* (1 + 2^-12)^2 - (1 + 2^-11) = 2^-24 if the product is not rounded, else 0 */
+        p[0] = -(1 + 0x1p-11f);
+        sdc_nn_sgd_step(engine, &(struct sdc_nn_sgd){.lr = 1 + 0x1p-12}, 1, p,
+                        (float[]){-(1 + 0x1p-12f)}, NULL, true);
+        assert_f32("p", p, (float[]){0x1p-24f}, 1);
         sdc_nn_engine_free(engine);
     }
 }

@@ -295,12 +295,68 @@ def updates(driver, report):
         report.compare(f"{driver.kernels} scale by {factor}", ("x",), [got], [want], True)
 
 
+def ordered_conv(s, x, w, b, dy):
+    """The convolution of "ref" in the order that it promises, each operation rounded once."""
+    k, p, zero = s["kernel"], s["padding"], x.dtype.type(0)
+    h, v = s["height"], s["width"]
+    y = np.broadcast_to(b[None, :, None, None], dy.shape).copy()
+    dx, dw = np.zeros_like(x), np.zeros_like(w)
+    oh, ow = dy.shape[2:]
+    for o, c, i, j in np.ndindex(w.shape):
+        top, bottom = max(p - i, 0), min(h + p - i, oh)
+        left, right = max(p - j, 0), min(v + p - j, ow)
+        out = np.s_[:, o, top:bottom, left:right]
+        seen = np.s_[:, c, top + i - p:bottom + i - p, left + j - p:right + j - p]
+        y[out] += w[o, c, i, j] * x[seen]
+        columns = np.zeros(right - left, x.dtype)
+        for row in (dy[out] * x[seen]).reshape(-1, right - left):
+            columns += row
+        dw[o, c, i, j] = np.add.accumulate(columns)[-1]
+    for c, o, i, j in np.ndindex(w.shape[1], w.shape[0], k, k):
+        top, bottom = max(p - i, 0), min(h + p - i, oh)
+        left, right = max(p - j, 0), min(v + p - j, ow)
+        dx[:, c, top + i - p:bottom + i - p, left + j - p:right + j - p] += \
+            w[o, c, i, j] * dy[:, o, top:bottom, left:right]
+    columns = np.zeros((w.shape[0], ow), x.dtype)
+    for image in dy:
+        for i in range(oh):
+            columns += image[:, i]
+    return y, dx, dw, np.add.accumulate(columns, axis=1)[:, -1] + zero
+
+
+def ordered_linear(x, w, b, dy):
+    parts = np.zeros((x.shape[0], w.shape[0], 16), x.dtype)
+    for i in range(x.shape[1]):
+        parts[:, :, i % 16] += x[:, None, i] * w[None, :, i]
+    y = np.add.accumulate(parts, axis=2)[:, :, -1] + b
+    dx, dw, db = np.zeros_like(x), np.zeros_like(w), np.zeros_like(b)
+    for n in range(x.shape[0]):
+        dw += dy[n][:, None] * x[n][None, :]
+        db += dy[n]
+    for o in range(w.shape[0]):
+        dx += dy[:, o][:, None] * w[o][None, :]
+    return y, dx, dw, db
+
+
+def orders(driver, report):
+    """ "ref" has the bits of its documented order of operations, as NumPy computes them."""
+    if driver.kernels != "ref":
+        return
+    rng = np.random.default_rng(12)
+    for op in (CONV2D, LINEAR):
+        for s in SHAPES[op]:
+            (x, w, b, dy), _ = fresh(rng, op, s, driver.dtype)
+            want = ordered_linear(x, w, b, dy) if op == LINEAR else ordered_conv(s, x, w, b, dy)
+            got = driver.ask(op, s, [x, w, b, dy], want)
+            report.compare(f"ref {NAMES[op]} {s} in its order", ("y", "dx", "dw", "db"), got, want, True)
+
+
 def main():
     failed = False
     for spec in sys.argv[2:]:
         driver = Driver(sys.argv[1], *spec.split(":"))
         report = Report()
-        for suite in (layers, mixed, pairs, subnormals, updates):
+        for suite in (layers, mixed, pairs, subnormals, updates, orders):
             suite(driver, report)
         driver.close()
         print(f"{spec}: {report.n_cases} cases, {report.n_values} values, {report.failures} failures")
