@@ -64,6 +64,7 @@ void sdc__buf_putc(struct sdc_buf *b, char c) {
     sdc__buf_append(b, &c, 1);
 }
 
+SDC_PRINTF(2, 0)
 static void buf_vprintf(struct sdc_buf *b, const char *fmt, va_list args) {
     va_list again;
     va_copy(again, args);
