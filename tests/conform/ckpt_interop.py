@@ -60,9 +60,10 @@ def check(path, want, locked=()):
             continue
         assert t["locked"] is None, (name, t)
         offsets = t.get("offsets", [])
-        stored = native.astype(native.dtype.newbyteorder(">" if t.get("big_endian") else "<")).reshape(-1)
-        for offset, element in zip(offsets, stored):
-            assert raw[offset:offset + element.nbytes] == element.astype(stored.dtype).tobytes(), (path, name, offset)
+        stored = native.astype(native.dtype.newbyteorder(">" if t.get("big_endian") else "<")).tobytes()
+        item = native.dtype.itemsize
+        for e, offset in enumerate(offsets):
+            assert raw[offset:offset + item] == stored[e * item:(e + 1) * item], (path, name, e, offset)
         assert len(set(offsets)) == array.size, (path, name)
     return got
 
