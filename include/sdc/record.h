@@ -6,9 +6,16 @@
  *
  * First line "header": schema, tool version, seed, fault choice, support size in bits, identity of
  * the file. One line "change" per altered element: tensor, index, byte offset, operator, bits where
- * the operator has them, old and new raw bytes in hex, old and new value, part, role. Last line
- * "verified" with the counts that were read back: what counts as altered is what was read back. A
- * record without it belongs to an alteration that did not finish.
+ * the operator has them (a list, from the least significant, 0), old and new raw bytes in hex as
+ * they lie in the file, old and new value, part, role. Last line "verified" with the counts that
+ * were read back: what counts as altered is what was read back. A record without it belongs to an
+ * alteration that did not finish.
+ *
+ *     {"type":"header","schema":"sdclab.record/1", ...}
+ *     {"type":"change","tensor":"model/fc1.bias", ...,"old":"cdcc4c3d","new":"cdcc4c7d", ...}
+ *     {"type":"verified","elements":1,"bits":1}
+ *
+ * One thread per object; functions without one are thread-safe.
  */
 #ifndef SDC_RECORD_H
 #define SDC_RECORD_H
@@ -71,8 +78,10 @@ struct sdc_record {
 };
 
 SDC_API void sdc_record_release(struct sdc_record *r);
-/* SDC_INVALID names line and column; an incomplete last line is left out (a write-ahead log may end
- * so), an incomplete earlier one is an error. */
+/* SDC_INVALID names the line; an incomplete last line is left out (a write-ahead log may end so),
+ * an incomplete earlier one is an error, and so are a file without a header, a line after
+ * "verified", and a change whose bits do not lead from its old to its new bytes. SDC_MISMATCH for
+ * another schema. *r is filled only on success; release it then. */
 SDC_API enum sdc_status sdc_record_read(const char *path, struct sdc_record *r,
                                         struct sdc_error *err) SDC_MUST_CHECK;
 /* Single lines with newline; free with sdc_text_free. */

@@ -12,13 +12,13 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/str.h"
+#include "contract/choice_text.h"
 #include "contract/fields_check.h"
 #include "sdc/events.h"
 
 /* Most keys of one table, two for fields with bits. */
 #define MAX_KEYS 64
 
-/* Where the words "load" and "golden" lead: one step of the path to a value. */
 struct reader {
     void *root;
     struct sdc_error *err;
@@ -288,6 +288,7 @@ static enum sdc_status read_field(struct reader *r, const struct sdc__field *f,
         return SDC_OK;
     }
     uint64_t word;
+    char where[SDC__PLACE_SIZE];
     switch (f->type) {
     case SDC__CONST:
         return read_const(r, f, v, at);
@@ -330,6 +331,8 @@ static enum sdc_status read_field(struct reader *r, const struct sdc__field *f,
         return read_bits(r, f, v, bits, at, &bits_at, object);
     case SDC__PAIRS:
         return read_pairs(r, f, v, at, object);
+    case SDC__CHOICE:
+        return sdc__choice_read(v, sdc__place_text(at, where), p, r->err);
     }
     return SDC_OK;
 }

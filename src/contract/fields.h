@@ -46,7 +46,8 @@ enum sdc__field_type {
     SDC__U64S,      /* uint64_t * */
     SDC__F32S_BITS, /* float *; two keys as with F64_BITS, 8 hex digits each */
     SDC__F64S_BITS, /* double *; two keys */
-    SDC__PAIRS      /* array of struct sdc_key_value as one object, written sorted by key */
+    SDC__PAIRS,     /* array of struct sdc_key_value as one object, written sorted by key */
+    SDC__CHOICE     /* struct sdc_choice */
 };
 
 enum sdc__field_flag {

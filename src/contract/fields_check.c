@@ -11,6 +11,7 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/str.h"
+#include "sdc/choice.h"
 #include "sdc/events.h"
 
 const char *sdc__place_text(const struct sdc__place *at, char text[SDC__PLACE_SIZE]) {
@@ -222,6 +223,10 @@ void sdc__field_release(const struct sdc__field *f, const void *root, void *obje
         release_object(f->sub, root, at_offset(object, f->offset));
         return;
     }
+    if (f->type == SDC__CHOICE) {
+        sdc_choice_release(at_offset(object, f->offset));
+        return;
+    }
     if (!is_array(f) && f->type != SDC__TEXT && f->type != SDC__DECIMAL)
         return;
     char *items = pointer(f, object);
@@ -255,6 +260,8 @@ static void forget_object(const struct sdc__fields *table, void *object) {
         const struct sdc__field *f = &table->items[i];
         if (f->type == SDC__OBJECT)
             forget_object(f->sub, at_offset(object, f->offset));
+        else if (f->type == SDC__CHOICE)
+            sdc_choice_init(at_offset(object, f->offset));
         else if (is_array(f) || f->type == SDC__TEXT || f->type == SDC__DECIMAL)
             memcpy(at_offset(object, f->offset), &none, sizeof none);
     }
@@ -322,6 +329,8 @@ static bool copy_object(const struct sdc__fields *table, const void *root, void 
             done = copy_object(f->sub, root, target, at_offset(from, f->offset));
         } else if (is_array(f)) {
             done = copy_array(f, root, to, from);
+        } else if (f->type == SDC__CHOICE) {
+            done = sdc_choice_copy(target, at_offset(from, f->offset), NULL) == SDC_OK;
         } else if (f->type == SDC__TEXT || f->type == SDC__DECIMAL) {
             char *copy = NULL;
             done = copy_text(&copy, pointer(f, from));

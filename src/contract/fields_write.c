@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/str.h"
+#include "contract/choice_text.h"
 #include "contract/fields_check.h"
 #include "sdc/events.h"
 #include "sdc/num.h"
@@ -182,6 +183,9 @@ static void write_field(const struct sdc__field *f, const void *root, const void
         break;
     case SDC__OBJECT:
         write_optional_object(w, f->sub, root, p, f->flags & SDC__NULLABLE);
+        break;
+    case SDC__CHOICE:
+        sdc__choice_write(p, w);
         break;
     default:
         write_array(f, root, object, w);

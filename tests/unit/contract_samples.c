@@ -187,3 +187,44 @@ void sample_message(enum sdc_worker_kind kind, struct sdc_worker_message *m) {
         m->message = sample_text("rank 1 ended");
     }
 }
+
+void sample_header(struct sdc_record_header *h) {
+    struct sdc_error err;
+    *h = (struct sdc_record_header){
+        .tool = sample_text("sdclab 0.1.0"),
+        .seed = UINT64_MAX,
+        .support_bits = (uint64_t)1 << 40,
+        .planned = 5,
+        .source = sample_text("in put.h5"),
+        .file = sample_text("out \"put\".h5"),
+        .format = sample_text("hdf5"),
+        .identity = {.size = 1234567, .head = 0x0123456789ABCDEF, .tail = 0xFEDCBA9876543210},
+        .synced = true,
+    };
+    h->identity.has_whole = true;
+    memcpy(h->identity.whole, "0123456789abcdef", 16);
+    sdc_choice_init(&h->choice);
+    if (sdc_choice_set(&h->choice, "flips", "5", &err) != SDC_OK ||
+        sdc_choice_set(&h->choice, "tensors", "model/\xC3\xA9*", &err) != SDC_OK ||
+        sdc_choice_set(&h->choice, "role", "weight,bias", &err) != SDC_OK)
+        exit(9);
+}
+
+struct sdc_record_change sample_change(size_t i) {
+    static char w[] = "model/conv1.weight", step[] = "loop/step", odd[] = "odd \"[0]@name\"";
+    static char at[] = "[2,0,4]", scalar[] = "[]";
+    static const struct sdc_record_change changes[SAMPLE_CHANGES] = {
+        /* 0.1f with the top exponent bit flipped is 3.4e37 */
+        {w, SDC_DTYPE_F32, SDC_PART_MODEL, SDC_ROLE_WEIGHT, 14, at, 4096, false, SDC_OP_FLIP,
+         0x40000000, 0x3DCCCCCD, 0x7DCCCCCD},
+        {w, SDC_DTYPE_F16, SDC_PART_MODEL, SDC_ROLE_WEIGHT, 14, at, 4098, true, SDC_OP_FLIP, 0x8001,
+         0x3C00, 0xBC01},
+        {odd, SDC_DTYPE_F64, SDC_PART_NONE, SDC_ROLE_OTHER, 0, scalar, 1ull << 40, false,
+         SDC_OP_VALUE, 0, 0x3FF0000000000000, 0x7FF8000000000000},
+        {step, SDC_DTYPE_I64, SDC_PART_LOOP, SDC_ROLE_COUNTER, 0, scalar, 8, true, SDC_OP_FLIP,
+         1ull << 63, 300, 300 | 1ull << 63},
+        {step, SDC_DTYPE_U64, SDC_PART_LOOP, SDC_ROLE_RNG, 0, scalar, 16, false, SDC_OP_FLIP, 1,
+         UINT64_MAX, UINT64_MAX - 1},
+    };
+    return changes[i];
+}

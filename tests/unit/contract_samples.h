@@ -7,6 +7,7 @@
 #define SDC_TESTS_CONTRACT_SAMPLES_H
 
 #include "sdc/events.h"
+#include "sdc/record.h"
 #include "sdc/run.h"
 #include "sdc/worker.h"
 
@@ -14,6 +15,11 @@
 void sample_run(struct sdc_run *run);
 void sample_event(enum sdc_event_kind kind, struct sdc_event *e);
 void sample_message(enum sdc_worker_kind kind, struct sdc_worker_message *m);
+
+void sample_header(struct sdc_record_header *h); /* release through a struct sdc_record */
+/* Several operators, types and byte orders; i below SAMPLE_CHANGES; texts are static. */
+#define SAMPLE_CHANGES 5
+struct sdc_record_change sample_change(size_t i);
 
 char *sample_text(const char *s); /* a copy to be owned by a struct */
 

@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "sdc/record.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/json.h"
+#include "base/limits.h"
+#include "base/str.h"
+#include "contract/fields.h"
+#include "contract/lines.h"
+
+#define SCHEMA "sdclab.record/1"
+
+/* ---- words ---- */
+
+static const char *const dtype_words[] = {
+#define DTYPE_WORD(name, bits, kind, e, m) [SDC_DTYPE_##name] = #name,
+    SDC_DTYPE_MAP(DTYPE_WORD)};
+static const char *const part_words[] = {
+#define PART_WORD(name, text) [SDC_PART_##name] = text,
+    SDC_PART_MAP(PART_WORD)};
+static const char *const role_words[] = {
+#define ROLE_WORD(name, text) [SDC_ROLE_##name] = text,
+    SDC_ROLE_MAP(ROLE_WORD)};
+static const char *const op_words[] = {[SDC_OP_FLIP] = "flip", [SDC_OP_VALUE] = "value"};
+
+static const struct sdc__words dtypes = SDC__WORDS(dtype_words);
+static const struct sdc__words parts = SDC__WORDS(part_words);
+static const struct sdc__words roles = SDC__WORDS(role_words);
+static const struct sdc__words ops = SDC__WORDS(op_words);
+
+enum line_kind { HEADER, CHANGE, VERIFIED };
+static const char *const kind_words[] = {"header", "change", "verified"};
+static const struct sdc__words kinds = SDC__WORDS(kind_words);
+
+/* ---- tables ---- */
+
+#define TYPE(word)                                                                                 \
+    { "type", SDC__CONST, .flags = SDC__REQUIRED, .text = word }
+
+#define ID(member) .offset = offsetof(struct sdc_file_identity, member), .flags = SDC__REQUIRED
+
+static const struct sdc__field identity_fields[] = {
+    {"size", SDC__U64, ID(size)},
+    {"head", SDC__HEX64, ID(head)},
+    {"tail", SDC__HEX64, ID(tail)},
+    {"whole", SDC__HEX, .offset = offsetof(struct sdc_file_identity, whole),
+     .flags = SDC__REQUIRED | SDC__NULLABLE,
+     .count_offset = offsetof(struct sdc_file_identity, has_whole), .size = 16},
+};
+static const struct sdc__fields identity_table =
+    SDC__FIELDS(identity_fields, struct sdc_file_identity);
+
+#define HEAD(member) .offset = offsetof(struct sdc_record_header, member), .flags = SDC__REQUIRED
+
+static const struct sdc__field header_fields[] = {
+    TYPE("header"),
+    {"schema", SDC__CONST, .flags = SDC__REQUIRED, .text = SCHEMA},
+    {"tool", SDC__TEXT, HEAD(tool)},
+    {"seed", SDC__U64, HEAD(seed)},
+    {"choice", SDC__CHOICE, HEAD(choice)},
+    {"support_bits", SDC__U64, HEAD(support_bits)},
+    {"planned", SDC__U64, HEAD(planned)},
+    {"source", SDC__TEXT, HEAD(source)},
+    {"file", SDC__TEXT, HEAD(file)},
+    {"format", SDC__TEXT, HEAD(format)},
+    {"identity", SDC__OBJECT, HEAD(identity), .sub = &identity_table},
+    {"synced", SDC__BOOL, HEAD(synced)},
+};
+static const struct sdc__fields header_table = SDC__FIELDS(header_fields, struct sdc_record_header);
+
+/* A change as its line has it. */
+struct change_line {
+    struct sdc_record_change c;
+    uint64_t *bits; /* numbers of the flipped bits, ascending */
+    size_t n_bits;
+    char *old_hex, *new_hex;     /* the file's bytes */
+    char *old_value, *new_value; /* for people */
+};
+
+#define CHANGE_(member) .offset = offsetof(struct change_line, member), .flags = SDC__REQUIRED
+
+static const struct sdc__field change_fields[] = {
+    TYPE("change"),
+    {"tensor", SDC__TEXT, CHANGE_(c.tensor)},
+    {"dtype", SDC__ENUM, CHANGE_(c.dtype), .words = &dtypes},
+    {"part", SDC__ENUM, CHANGE_(c.part), .words = &parts},
+    {"role", SDC__ENUM, CHANGE_(c.role), .words = &roles},
+    {"elem", SDC__U64, CHANGE_(c.elem)},
+    {"index", SDC__TEXT, CHANGE_(c.index)},
+    {"offset", SDC__U64, CHANGE_(c.offset)},
+    {"big_endian", SDC__BOOL, CHANGE_(c.big_endian)},
+    {"op", SDC__ENUM, CHANGE_(c.op), .words = &ops},
+    {"bits", SDC__U64S, .offset = offsetof(struct change_line, bits),
+     .flags = SDC__REQUIRED | SDC__ASCENDING, .count_offset = offsetof(struct change_line, n_bits)},
+    {"old", SDC__TEXT, CHANGE_(old_hex)},
+    {"new", SDC__TEXT, CHANGE_(new_hex)},
+    {"old_value", SDC__DECIMAL, CHANGE_(old_value)},
+    {"new_value", SDC__DECIMAL, CHANGE_(new_value)},
+};
+static const struct sdc__fields change_table = SDC__FIELDS(change_fields, struct change_line);
+
+struct verified_line {
+    uint64_t elements, bits;
+};
+
+static const struct sdc__field verified_fields[] = {
+    TYPE("verified"),
+    {"elements", SDC__U64, .offset = offsetof(struct verified_line, elements),
+     .flags = SDC__REQUIRED},
+    {"bits", SDC__U64, .offset = offsetof(struct verified_line, bits), .flags = SDC__REQUIRED},
+};
+static const struct sdc__fields verified_table = SDC__FIELDS(verified_fields, struct verified_line);
+
+/* ---- writing ---- */
+
+enum sdc_status sdc_record_header_line(const struct sdc_record_header *h, char **line,
+                                       struct sdc_error *err) {
+    return sdc__fields_line(&header_table, "record header", h, line, err);
+}
+
+#define MAX_HEX 17 /* 8 bytes and NUL */
+
+static void file_hex(const struct sdc_record_change *c, uint64_t raw, char text[MAX_HEX]) {
+    unsigned char bytes[8];
+    sdc_num_store(c->dtype, raw, bytes, c->big_endian);
+    sdc__hex_encode(bytes, sdc_dtype_bytes(c->dtype), text);
+}
+
+enum sdc_status sdc_record_change_line(const struct sdc_record_change *c, char **line,
+                                       struct sdc_error *err) {
+    char old_hex[MAX_HEX], new_hex[MAX_HEX], old_value[64], new_value[64];
+    uint64_t bits[64];
+    struct change_line l = {.c = *c,
+                            .bits = bits,
+                            .old_hex = old_hex,
+                            .new_hex = new_hex,
+                            .old_value = old_value,
+                            .new_value = new_value};
+    for (unsigned b = 0; b < 64; b++)
+        if (c->bits >> b & 1)
+            bits[l.n_bits++] = b;
+    file_hex(c, c->old_raw, old_hex);
+    file_hex(c, c->new_raw, new_hex);
+    sdc_num_text(c->dtype, c->old_raw, old_value, sizeof old_value);
+    sdc_num_text(c->dtype, c->new_raw, new_value, sizeof new_value);
+    return sdc__fields_line(&change_table, "record change", &l, line, err);
+}
+
+enum sdc_status sdc_record_verified_line(uint64_t n_verified, uint64_t n_bits, char **line,
+                                         struct sdc_error *err) {
+    struct verified_line l = {n_verified, n_bits};
+    return sdc__fields_line(&verified_table, "record", &l, line, err);
+}
+
+/* ---- reading ---- */
+
+void sdc_record_release(struct sdc_record *r) {
+    sdc__fields_release(&header_table, &r->header);
+    for (size_t i = 0; i < r->n_changes; i++) {
+        sdc__free(r->changes[i].tensor);
+        sdc__free(r->changes[i].index);
+    }
+    sdc__free(r->changes);
+    *r = (struct sdc_record){0};
+}
+
+static enum sdc_status raw_of_hex(const struct sdc_record_change *c, const char *hex,
+                                  const char *key, const char *what, uint64_t *raw,
+                                  struct sdc_error *err) {
+    unsigned char bytes[8];
+    unsigned width = sdc_dtype_bytes(c->dtype);
+    if (!sdc__hex_decode(hex, width, bytes))
+        return SDC_ERR(err, SDC_INVALID,
+                       "%s: %s: expected the %u hex digits of an %s, found '%.40s'", what, key,
+                       2 * width, sdc_dtype_name(c->dtype), hex);
+    *raw = sdc_num_load(c->dtype, bytes, c->big_endian);
+    return SDC_OK;
+}
+
+/* The line's texts as raw values, and whether they agree with each other. */
+static enum sdc_status understand(struct change_line *l, const char *what, struct sdc_error *err) {
+    struct sdc_record_change *c = &l->c;
+    unsigned width = sdc_dtype_bits(c->dtype);
+    SDC_TRY(raw_of_hex(c, l->old_hex, "old", what, &c->old_raw, err));
+    SDC_TRY(raw_of_hex(c, l->new_hex, "new", what, &c->new_raw, err));
+    for (size_t i = 0; i < l->n_bits; i++) {
+        if (l->bits[i] >= width)
+            return SDC_ERR(err, SDC_INVALID, "%s: bits[%zu]: bit %llu of an %s, which has %u", what,
+                           i, (unsigned long long)l->bits[i], sdc_dtype_name(c->dtype), width);
+        c->bits |= (uint64_t)1 << l->bits[i];
+    }
+    if (c->op == SDC_OP_FLIP ? c->new_raw != (c->old_raw ^ c->bits) : c->bits != 0)
+        return SDC_ERR(err, SDC_INVALID, "%s: bits: do not lead from old '%s' to new '%s'", what,
+                       l->old_hex, l->new_hex);
+    return SDC_OK;
+}
+
+static enum sdc_status take_change(struct sdc_record *r, const struct sdc_json *root,
+                                   const char *what, struct sdc_error *err) {
+    struct change_line l = {0};
+    enum sdc_status st = sdc__fields_read(&change_table, root, what, &l, err);
+    if (st == SDC_OK)
+        st = understand(&l, what, err);
+    if (st == SDC_OK && (r->n_changes & (r->n_changes + 1)) == 0) { /* 0, 1, 3, 7, ... */
+        struct sdc_record_change *grown =
+            sdc__realloc(r->changes, 2 * (r->n_changes + 1), sizeof *grown);
+        if (grown)
+            r->changes = grown;
+        else
+            st = SDC_NOMEM(err, what);
+    }
+    if (st == SDC_OK) {
+        r->changes[r->n_changes++] = l.c;
+        l.c.tensor = l.c.index = NULL;
+    }
+    sdc__fields_release(&change_table, &l);
+    return st;
+}
+
+struct record_reader {
+    struct sdc_record *r;
+    bool has_header;
+};
+
+static enum sdc_status take_kind(struct record_reader *reader, const struct sdc_json *root,
+                                 const char *what, struct sdc_error *err) {
+    struct sdc_record *r = reader->r;
+    struct verified_line v;
+    int kind;
+    SDC_TRY(sdc__line_kind(root, what, &kinds, &kind, err));
+    if (r->verified)
+        return SDC_ERR(err, SDC_INVALID, "%s: nothing may follow the line 'verified'", what);
+    if (reader->has_header != (kind != HEADER))
+        return SDC_ERR(err, SDC_INVALID, "%s: expected %s, found '%s'", what,
+                       reader->has_header ? "one header only" : "a header first", kind_words[kind]);
+    switch (kind) {
+    case HEADER:
+        reader->has_header = true;
+        return sdc__fields_read(&header_table, root, what, &r->header, err);
+    case CHANGE:
+        return take_change(r, root, what, err);
+    default:
+        SDC_TRY(sdc__fields_read(&verified_table, root, what, &v, err));
+        r->verified = true;
+        r->n_verified = v.elements;
+        r->n_bits = v.bits;
+        return SDC_OK;
+    }
+}
+
+static enum sdc_status take_line(void *user, const char *line, size_t len, const char *what,
+                                 struct sdc_error *err) {
+    struct sdc_json *root;
+    SDC_TRY(sdc__line_parse(line, len, what, &root, err));
+    enum sdc_status st = take_kind(user, root, what, err);
+    sdc__json_free(root);
+    return st;
+}
+
+enum sdc_status sdc_record_read(const char *path, struct sdc_record *r, struct sdc_error *err) {
+    struct sdc_record read = {0};
+    struct record_reader reader = {.r = &read};
+    bool whole;
+    enum sdc_status st = sdc__lines_read(path, take_line, &reader, &whole, err);
+    if (st == SDC_OK && !reader.has_header)
+        st = SDC_ERR(err, SDC_INVALID, "%s: no alteration record: it has no header line", path);
+    if (st == SDC_OK)
+        *r = read;
+    else
+        sdc_record_release(&read);
+    return st;
+}
