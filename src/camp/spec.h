@@ -158,6 +158,7 @@ struct sdc_spec {
     size_t n_factors;
 
     char *file;                      /* as given, for messages */
+    char *source;                    /* the text as written */
     char *resolved;                  /* canonical JSON, one line */
     char hash[SDC_DIGEST_TEXT_SIZE]; /* XXH3-128 of resolved */
 };
