@@ -458,7 +458,20 @@ void sdc__plan_free(struct sdc_plan *plan) {
 }
 
 const struct sdc_plan_trial *sdc__plan_find(const struct sdc_plan *plan, const char *id) {
-    for (size_t i = 0; i < plan->n_trials; i++)
+    unsigned long long cell, index;
+    char text[32];
+    const char *dash = strchr(id, '-');
+    if (id[0] == 'c' && dash && strlen(id) < sizeof text) {
+        /* trials of cells stand where their numbers say */
+        snprintf(text, sizeof text, "%.*s", (int)(dash - id - 1), id + 1);
+        if (!sdc__parse_u64(text, &cell) || !sdc__parse_u64(dash + 1, &index) ||
+            cell >= plan->n_cells || index >= plan->spec->trials)
+            return NULL;
+        const struct sdc_plan_trial *t =
+            &plan->trials[plan->n_controls + (size_t)index * plan->n_cells + (size_t)cell];
+        return strcmp(t->id, id) == 0 ? t : NULL;
+    }
+    for (size_t i = 0; i < plan->n_controls; i++)
         if (strcmp(plan->trials[i].id, id) == 0)
             return &plan->trials[i];
     return NULL;
