@@ -11,11 +11,15 @@
 
 /* each in its own file, cmd_NAME.c */
 extern const struct sdc_command sdc_cmd_train;
+extern const struct sdc_command sdc_cmd_campaign;
+extern const struct sdc_command sdc_cmd_report;
 extern const struct sdc_command sdc_cmd_help;
 extern const struct sdc_command sdc_cmd_version;
 
 const struct sdc_command *const sdc_commands[] = {
     &sdc_cmd_train,
+    &sdc_cmd_campaign,
+    &sdc_cmd_report,
     &sdc_cmd_help,
     &sdc_cmd_version,
     NULL,
