@@ -35,6 +35,7 @@ struct sdc_pool_worker {
     uint64_t grew;              /* when the events file last grew */
     int64_t size;               /* of the events file then; -1: it was not there */
     char *log;                  /* owned */
+    uint64_t log_start;         /* its size before this worker */
 };
 
 /* A connection whose hello has not come. */

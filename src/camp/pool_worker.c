@@ -55,6 +55,8 @@ enum sdc_status sdc__pool_worker_start(struct sdc_pool *pool, struct sdc_pool_wo
                                    .token = token,
                                    .log = log};
     struct sdc_executor_process process = SDC_EXECUTOR_PROCESS_INIT;
+    struct stat before; /* logs of earlier calls are appended to */
+    uint64_t log_start = stat(log, &before) == 0 ? (uint64_t)before.st_size : 0;
     enum sdc_status st = pool->executor->start(&job, &process, err);
     if (st != SDC_OK) {
         sdc__free(log);
@@ -66,28 +68,32 @@ enum sdc_status sdc__pool_worker_start(struct sdc_pool *pool, struct sdc_pool_wo
                                   .fd = -1,
                                   .in = {.max = SDC_POOL_MAX_LINE},
                                   .deadline = sdc__now_ns() + pool->hello_ms * MS,
-                                  .log = log};
+                                  .log = log,
+                                  .log_start = log_start};
     return sdc__pool_leftovers_write(pool, err);
 }
 
-/* The last line of a log with something in it, for messages. */
-static void last_log_line(const char *path, char *line, size_t size) {
+/* The last line with something in it that was written since `start`, for messages. */
+static void last_log_line(const char *path, uint64_t start, char *line, size_t size) {
     line[0] = '\0';
     struct sdc_file f = SDC_FILE_INIT;
     struct sdc_error err;
     if (sdc__file_open(path, SDC_FILE_READ, &f, &err) != SDC_OK)
         return;
     char text[2048];
-    size_t len = f.size < sizeof text - 1 ? (size_t)f.size : sizeof text - 1;
+    uint64_t own = f.size > start ? f.size - start : 0;
+    size_t len = own < sizeof text - 1 ? (size_t)own : sizeof text - 1;
     if (sdc__file_read(&f, f.size - len, text, len, &err) == SDC_OK) {
         while (len && (text[len - 1] == '\n' || text[len - 1] == ' '))
             len--;
         text[len] = '\0';
-        char *start = strrchr(text, '\n');
-        snprintf(line, size, "%.200s", start ? start + 1 : text);
+        char *last = strrchr(text, '\n');
+        snprintf(line, size, "%.200s", last ? last + 1 : text);
     }
     sdc__file_close(&f);
 }
+
+static const char replaced_text[] = "replaced";
 
 static void empty_slot(struct sdc_pool_worker *w) {
     if (w->fd >= 0)
@@ -102,6 +108,7 @@ enum sdc_status sdc__pool_worker_end(struct sdc_pool *pool, struct sdc_pool_work
                                      struct sdc_error *err) {
     enum sdc_status st = SDC_OK;
     char how[128];
+    bool asked = message == replaced_text;
     bool own_end = pool->executor->ended(&w->process);
     /* a closed socket is noticed before the death that closed it */
     for (unsigned i = 0; !message && !own_end && i < 100; i++) {
@@ -116,9 +123,9 @@ enum sdc_status sdc__pool_worker_end(struct sdc_pool *pool, struct sdc_pool_work
             snprintf(how, sizeof how, "closed its connection");
         message = how;
     }
-    if (w->state == SDC_WORKER_STARTING) {
+    if (w->state == SDC_WORKER_STARTING || (w->runs == 0 && !asked)) {
         char line[256];
-        last_log_line(w->log, line, sizeof line);
+        last_log_line(w->log, w->log_start, line, sizeof line);
         pool->failed_starts++;
         snprintf(pool->last_failure, sizeof pool->last_failure, "%s%s%s (log: %s)", message,
                  line[0] ? ": " : "", line, w->log);
@@ -174,7 +181,7 @@ enum sdc_status sdc__pool_worker_quit(struct sdc_pool *pool, struct sdc_pool_wor
             sdc__sleep_ms(5);
         }
     }
-    return sdc__pool_worker_end(pool, w, SDC_POOL_CRASHED, "replaced", err);
+    return sdc__pool_worker_end(pool, w, SDC_POOL_CRASHED, replaced_text, err);
 }
 
 /* ---- runs ---- */
@@ -190,6 +197,7 @@ enum sdc_status sdc__pool_worker_run(struct sdc_pool *pool, struct sdc_pool_work
     w->task = task;
     w->state = SDC_WORKER_RUNNING;
     w->runs++;
+    pool->failed_starts = 0;
     w->grew = sdc__now_ns();
     w->size = -1;
     bool sent;
@@ -304,7 +312,6 @@ static enum sdc_status welcome(struct sdc_pool *pool, struct sdc_pool_guest *g,
     w->fd = g->fd;
     g->fd = -1;
     w->state = SDC_WORKER_IDLE;
-    pool->failed_starts = 0;
     return SDC_OK;
 }
 
