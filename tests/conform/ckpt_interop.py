@@ -376,9 +376,40 @@ def distances():
     assert t["v"]["n_differ"] == 0 and t["v"]["distance"] == 0
 
 
+def damage():
+    """Chunk indexes and links of h5py's files changed byte by byte. libhdf5 may end; we may not answer wrongly."""
+    ended = tried = 0
+    for libver in ("earliest", "latest"):
+        with h5py.File("d.h5", "w", libver=libver) as f:
+            f.create_dataset("k", data=np.arange(30, dtype="f4").reshape(5, 6), chunks=(2, 4))
+            f.create_dataset("g/z", data=np.arange(30, dtype="f4"), chunks=(10,), compression="gzip")
+            f["a"] = f["k"]
+            f["s"] = h5py.SoftLink("/g/z")
+        raw = open("d.h5", "rb").read()
+        used = [i for i, byte in enumerate(raw) if byte]
+        for i in used[::max(1, len(used) // 150)]:
+            changed = bytearray(raw)
+            changed[i] ^= 1 << (i % 8)
+            open("damaged.h5", "wb").write(changed)
+            # libhdf5 leaks on some of them, which is not ours to find
+            p = subprocess.run([tool, "values", "damaged.h5"], capture_output=True, timeout=60,
+                               env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})
+            tried += 1
+            if p.returncode < 0 or (b"Sanitizer: SEGV" in p.stderr and b"libhdf5" in p.stderr):
+                ended += 1
+                continue
+            assert p.stderr == b"", p.stderr
+            answer = json.loads(p.stdout)
+            assert p.returncode == ("error" in answer), answer
+            for t in answer.get("tensors", {}).values():
+                assert all(o + 4 <= len(raw) for o in t.get("offsets", [])), (i, t)
+    assert ended * 50 <= tried, (ended, tried)
+    return f"{tried} changes, {ended} ended libhdf5"
+
+
 def main():
     for part in (from_h5py, chunked, locked, other_floats, links, superblock, large, many, ours_read_by_them,
-                 distances):
+                 distances, damage):
         for old in os.listdir("."):
             if old.endswith((".h5", ".safetensors")):
                 os.remove(old)
