@@ -41,7 +41,7 @@ static enum sdc_status append(struct building *b, const struct sdc_fault *f,
     return SDC_OK;
 }
 
-static struct sdc_fault fault_of(const struct sdc_support *s, const struct support_tensor *t,
+static struct sdc_fault fault_of(const struct sdc_support *s, const struct sdc_support_tensor *t,
                                  const struct sdc_choice *choice, uint64_t elem, uint64_t bits) {
     struct sdc_fault f = {.tensor = t->tensor, .elem = elem, .op = choice->op};
     if (choice->op == SDC_OP_VALUE)
@@ -57,7 +57,7 @@ static enum sdc_status from_numbers(const struct sdc_support *s, const struct sd
                                     const uint64_t *numbers, size_t n, struct sdc_fault_list *list,
                                     struct sdc_error *err) {
     struct building b = {.list = list};
-    const struct support_tensor *t = s->tensors;
+    const struct sdc_support_tensor *t = s->tensors;
     for (size_t i = 0; i < n; i++) {
         while (numbers[i] - t->first >= t->n_elems * t->width)
             t++;
@@ -77,7 +77,7 @@ static int compare_numbers(const void *a, const void *b) {
 }
 
 struct open_tensor {
-    const struct support_tensor *tensor;
+    const struct sdc_support_tensor *tensor;
     uint64_t left; /* sites not drawn yet */
 };
 
@@ -88,7 +88,7 @@ static void draw_by_tensor(struct open_tensor *open, size_t n_open, struct sdc_s
                            struct sdc_rng *rng, uint64_t *numbers, size_t n) {
     for (size_t found = 0; found < n;) {
         size_t pick = (size_t)sdc_rng_below(rng, n_open);
-        const struct support_tensor *t = open[pick].tensor;
+        const struct sdc_support_tensor *t = open[pick].tensor;
         uint64_t elem = sdc_rng_below(rng, t->n_elems);
         uint64_t number = t->first + elem * t->width + sdc_rng_below(rng, t->width);
         if (!sdc__set_insert(drawn, number))
@@ -157,7 +157,7 @@ static enum sdc_status enumerate(const struct sdc_support *s, const struct sdc_c
     SDC_TRY(check_limit(s->sites, err));
     struct building b = {.list = list};
     for (size_t i = 0; i < s->n_tensors; i++) {
-        const struct support_tensor *t = &s->tensors[i];
+        const struct sdc_support_tensor *t = &s->tensors[i];
         for (uint64_t elem = 0; elem < t->n_elems; elem++) {
             struct sdc_fault f = fault_of(s, t, choice, elem, t->mask);
             SDC_TRY(append(&b, &f, err));
@@ -199,7 +199,7 @@ static void at_text(const struct sdc_at *at, char *text, size_t size) {
         snprintf(text + len, size - len, "]");
 }
 
-static const struct support_tensor *find_in_support(const struct sdc_support *s, size_t desc) {
+static const struct sdc_support_tensor *find_in_support(const struct sdc_support *s, size_t desc) {
     for (size_t i = 0; i < s->n_tensors; i++)
         if (s->tensors[i].tensor == desc)
             return &s->tensors[i];
@@ -207,9 +207,9 @@ static const struct support_tensor *find_in_support(const struct sdc_support *s,
 }
 
 static enum sdc_status resolve_bits(const struct sdc_tensor_desc *desc,
-                                    const struct support_tensor *t, const struct sdc_choice *choice,
-                                    const struct sdc_at *at, const char *text, uint64_t *bits,
-                                    struct sdc_error *err) {
+                                    const struct sdc_support_tensor *t,
+                                    const struct sdc_choice *choice, const struct sdc_at *at,
+                                    const char *text, uint64_t *bits, struct sdc_error *err) {
     *bits = 0;
     if (choice->op != SDC_OP_FLIP) {
         if (at->has_bit)
@@ -251,7 +251,7 @@ static enum sdc_status resolve(const struct sdc_support *s, const struct sdc_cho
     if (desc->locked)
         return SDC_ERR(err, SDC_UNSUPPORTED, "site %s: the tensor cannot be altered: %s", text,
                        desc->locked);
-    const struct support_tensor *t = find_in_support(s, i);
+    const struct sdc_support_tensor *t = find_in_support(s, i);
     if (!t)
         return SDC_ERR(err, SDC_USAGE,
                        "site %s is not in the support: name, role, part, type or bits leave the "

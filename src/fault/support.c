@@ -15,7 +15,7 @@ static enum sdc_status add(struct sdc_support *s, uint32_t index, const struct s
     const struct sdc_tensor_desc *t = s->descs[index];
     if (t->n_elems == 0 || !sdc_choice_admits(choice, t))
         return SDC_OK;
-    struct support_tensor entry = {
+    struct sdc_support_tensor entry = {
         .tensor = index, .first = s->sites, .n_elems = t->n_elems, .width = 1};
     if (choice->op == SDC_OP_FLIP) {
         entry.mask = sdc_bits_mask(choice->bits, choice->n_bits, t->dtype);

@@ -15,7 +15,7 @@
 
 #include "sdc/fault.h"
 
-struct support_tensor {
+struct sdc_support_tensor {
     uint32_t tensor; /* index into descs */
     uint64_t first;  /* number of its first site */
     uint64_t n_elems;
@@ -26,7 +26,7 @@ struct support_tensor {
 struct sdc_support {
     const struct sdc_tensor_desc *const *descs; /* borrowed */
     size_t n_descs;
-    struct support_tensor *tensors; /* owned; none of them empty */
+    struct sdc_support_tensor *tensors; /* owned; none of them empty */
     size_t n_tensors;
     uint64_t sites;
 };
