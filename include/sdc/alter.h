@@ -3,8 +3,20 @@
  * Altering checkpoint files: apply a fault list to a copy or in place, write the record ahead, read
  * back, undo. kill -9 at any moment leaves the old file, the new file, or one that undo restores.
  *
- * In place: lock, record synced (and its folder), patch, sync, read back, "verified". Copy: the
- * record first, then a temporary file beside the output, patched, synced, read back and renamed.
+ * In place: lock, record synced (and its folder), patch, sync, read back, "verified". Copy: a
+ * temporary file beside the output, patched, synced, read back; then the record, synced; then the
+ * temporary gets the output's name; "verified". A record appears under its name complete or not at
+ * all, and before the file it speaks of is touched or named.
+ *
+ *     struct sdc_alter_options options = {.output = "b.h5", .seed = 1};
+ *     struct sdc_alter_result result;
+ *     sdc_alter("a.h5", &choice, &options, &result, &err);
+ *     printf("%llu altered, see %s", (unsigned long long)result.altered, result.record);
+ *     sdc_alter_result_release(&result);
+ *
+ * Only bytes of planned sites are ever written. Altering in place reads and writes these and the
+ * first and last 64 KiB, however large the file is. Functions may be called from several threads on
+ * different files.
  */
 #ifndef SDC_ALTER_H
 #define SDC_ALTER_H
@@ -30,7 +42,7 @@ struct sdc_alter_options {
     bool no_record;
     bool no_sync;
     bool whole_digest; /* identity includes the digest of the whole file */
-    bool dry_run;      /* plan only; nothing is written */
+    bool dry_run;      /* plan and values only; nothing is written, altered is 0 */
     uint64_t seed;     /* with block and trial: the stream of the sites */
     uint32_t block, trial;
     const struct sdc_fault_list *list; /* not NULL: these faults (tensor = index in the checkpoint)
@@ -44,14 +56,18 @@ struct sdc_alter_result {
     uint64_t altered_bits;  /* bits that differ from before, as read back */
     uint64_t unchanged;     /* planned elements whose value was already the new one (--op value) */
     char *record;           /* path of the record; NULL if none; free with sdc_text_free */
-    struct sdc_record_change *changes; /* owned; n_changes */
+    struct sdc_record_change *changes; /* by tensor and element; owned with their texts */
     size_t n_changes;
 };
 
 SDC_API void sdc_alter_result_release(struct sdc_alter_result *r);
 
-/* `--flips 0` and an empty support are results: the output is byte-identical. On failure nothing is
- * lost or half written: the input is unchanged or the record says how to restore it. */
+/* No flips and an empty support are results: the output is byte-identical. On failure nothing is
+ * lost or half written: the input is unchanged or, where putting the old values back failed as
+ * well, the record says how to restore it. SDC_USAGE where input and output are the same file,
+ * SDC_EXISTS, SDC_BUSY where another process holds a lock or changed the file meanwhile, and what
+ * sdc_ckpt_open, sdc_ckpt_map and sdc_fault_list_draw return. result is untouched on failure; else
+ * release it. */
 SDC_API enum sdc_status sdc_alter(const char *path, const struct sdc_choice *choice,
                                   const struct sdc_alter_options *options,
                                   struct sdc_alter_result *result,
@@ -63,9 +79,11 @@ struct sdc_undo_result {
     char *file;        /* the file that was restored; free with sdc_text_free */
 };
 
-/* Restores the file named in the record, or `path` if not NULL. At each site old or new bytes are
- * accepted; a third value is SDC_MISMATCH and nothing is changed. So are another size or identity.
- */
+/* Restores the file named in the record (if it is not there, the one of that name beside the
+ * record), or `path` if not NULL. At each site old or new bytes are accepted, and an element torn
+ * at a block boundary by a crash; a third value is SDC_MISMATCH and nothing is changed. So are
+ * another size or identity. May be repeated, also after a crash of its own. result is untouched on
+ * failure; else free its file. */
 SDC_API enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync,
                                  struct sdc_undo_result *result,
                                  struct sdc_error *err) SDC_MUST_CHECK;

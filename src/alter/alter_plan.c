@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "alter/alter_plan.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/alloc.h"
+#include "sdc/ckpt.h"
+
+#define INDEX_TEXT 1024 /* 32 indices of at most 20 digits */
+
+enum sdc_status sdc__stamp_take(const struct sdc_file *f, struct sdc_stamp *stamp,
+                                struct sdc_error *err) {
+    struct stat s;
+    if (fstat(f->fd, &s) != 0)
+        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: stat", f->path);
+    *stamp = (struct sdc_stamp){
+        .device = s.st_dev, .inode = s.st_ino, .size = s.st_size, .changed = s.st_mtim};
+    return SDC_OK;
+}
+
+enum sdc_status sdc__stamp_check(const struct sdc_file *f, const struct sdc_stamp *stamp,
+                                 struct sdc_error *err) {
+    struct sdc_stamp now;
+    SDC_TRY(sdc__stamp_take(f, &now, err));
+    if (now.device != stamp->device || now.inode != stamp->inode || now.size != stamp->size ||
+        now.changed.tv_sec != stamp->changed.tv_sec ||
+        now.changed.tv_nsec != stamp->changed.tv_nsec)
+        return SDC_ERR(err, SDC_BUSY, "%s: was changed by another program while it was read",
+                       f->path);
+    return SDC_OK;
+}
+
+bool sdc__stamp_names(const struct sdc_stamp *stamp, const char *path) {
+    struct stat s;
+    return stat(path, &s) == 0 && s.st_dev == stamp->device && s.st_ino == stamp->inode;
+}
+
+void sdc__plan_release(struct sdc_plan *plan) {
+    sdc__free(plan->changes);
+    *plan = (struct sdc_plan){0};
+}
+
+/* A list from outside may have been drawn over other tensors. */
+static enum sdc_status check_fault(const struct sdc_ckpt *ckpt, const struct sdc_fault *f,
+                                   struct sdc_error *err) {
+    if (f->tensor >= sdc_ckpt_count(ckpt))
+        return SDC_ERR(err, SDC_USAGE, "%s: a fault is in tensor number %u, there are %zu",
+                       sdc_ckpt_path(ckpt), f->tensor, sdc_ckpt_count(ckpt));
+    const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
+    if (f->elem >= t->n_elems)
+        return SDC_ERR(err, SDC_USAGE, "%s: tensor %s: a fault is at element %llu of %llu",
+                       sdc_ckpt_path(ckpt), t->name, (unsigned long long)f->elem,
+                       (unsigned long long)t->n_elems);
+    if (!t->dtype_known || t->locked)
+        return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s cannot be altered: %s",
+                       sdc_ckpt_path(ckpt), t->name, t->locked ? t->locked : t->dtype_text);
+    unsigned bits = sdc_dtype_bits(t->dtype);
+    if (bits < 64 && (f->op == SDC_OP_VALUE ? f->value : f->bits) >> bits)
+        return SDC_ERR(err, SDC_USAGE, "%s: tensor %s: a fault is beyond the %u bits of %s",
+                       sdc_ckpt_path(ckpt), t->name, bits, sdc_dtype_name(t->dtype));
+    return SDC_OK;
+}
+
+/* Bytes of the texts of all changes: each tensor's name once, each index. */
+static size_t text_size(const struct sdc_ckpt *ckpt, const struct sdc_fault_list *list) {
+    size_t size = 0;
+    char index[INDEX_TEXT];
+    for (size_t i = 0; i < list->n; i++) {
+        const struct sdc_fault *f = &list->faults[i];
+        const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
+        if (i == 0 || f->tensor != f[-1].tensor)
+            size += strlen(t->name) + 1;
+        sdc_tensor_index_text(t, f->elem, index, sizeof index);
+        size += strlen(index) + 1;
+    }
+    return size;
+}
+
+static char *put_text(char **pool, const char *text) {
+    size_t size = strlen(text) + 1;
+    char *at = memcpy(*pool, text, size);
+    *pool += size;
+    return at;
+}
+
+static enum sdc_status fill_change(struct sdc_ckpt *ckpt, const struct sdc_fault *f,
+                                   struct sdc_record_change *c, struct sdc_error *err) {
+    const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
+    struct sdc_span span;
+    enum sdc_status st = sdc_ckpt_map(ckpt, f->tensor, f->elem, &span, err);
+    if (st != SDC_OK)
+        return st;
+    *c = (struct sdc_record_change){.dtype = t->dtype,
+                                    .part = t->part,
+                                    .role = t->role,
+                                    .elem = f->elem,
+                                    .offset = span.offset,
+                                    .big_endian = span.big_endian,
+                                    .op = f->op,
+                                    .bits = f->op == SDC_OP_FLIP ? f->bits : 0,
+                                    .new_raw = f->op == SDC_OP_VALUE ? f->value : 0};
+    if (span.size != sdc_dtype_bytes(t->dtype))
+        return SDC_ERR(err, SDC_INTERNAL, "tensor %s: an element of %u bytes is stored in %u",
+                       t->name, sdc_dtype_bytes(t->dtype), span.size);
+    return SDC_OK;
+}
+
+static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *list,
+                            struct sdc_plan *plan, struct sdc_error *err) {
+    for (size_t i = 0; i < list->n; i++)
+        SDC_TRY(check_fault(ckpt, &list->faults[i], err));
+    size_t changes_size, size;
+    if (__builtin_mul_overflow(list->n, sizeof *plan->changes, &changes_size) ||
+        __builtin_add_overflow(changes_size, text_size(ckpt, list), &size))
+        return SDC_NOMEM(err, "the plan");
+    plan->changes = sdc__alloc(size, 1);
+    if (!plan->changes)
+        return SDC_NOMEM(err, "the plan");
+    plan->n_changes = list->n;
+    plan->n_sites = list->n_sites;
+    char *pool = (char *)plan->changes + changes_size, index[INDEX_TEXT];
+    for (size_t i = 0; i < list->n; i++) {
+        const struct sdc_fault *f = &list->faults[i];
+        const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
+        struct sdc_record_change *c = &plan->changes[i];
+        SDC_TRY(fill_change(ckpt, f, c, err));
+        c->tensor = i > 0 && f->tensor == f[-1].tensor ? c[-1].tensor : put_text(&pool, t->name);
+        sdc_tensor_index_text(t, f->elem, index, sizeof index);
+        c->index = put_text(&pool, index);
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status draw(const struct sdc_ckpt *ckpt, const struct sdc_choice *choice,
+                            const struct sdc_alter_options *options, struct sdc_plan *plan,
+                            struct sdc_fault_list *list, struct sdc_error *err) {
+    size_t n = sdc_ckpt_count(ckpt);
+    const struct sdc_tensor_desc **descs = sdc__alloc(n, sizeof *descs);
+    if (!descs)
+        return SDC_NOMEM(err, "the tensors");
+    for (size_t i = 0; i < n; i++)
+        descs[i] = sdc_ckpt_tensor(ckpt, i);
+    struct sdc_support *support = NULL;
+    enum sdc_status st = sdc_support_new(descs, n, choice, &support, err);
+    if (st == SDC_OK) {
+        plan->support_sites = sdc_support_sites(support);
+        if (!options->list) {
+            struct sdc_rng rng;
+            sdc_rng_init(&rng, options->seed, SDC_RNG_FAULT_SITES, options->block, options->trial);
+            st = sdc_fault_list_draw(support, choice, &rng, list, err);
+        }
+    }
+    sdc_support_free(support);
+    sdc__free(descs);
+    if (st != SDC_OK)
+        sdc_error_prefix(err, "%s", sdc_ckpt_path(ckpt));
+    return st;
+}
+
+enum sdc_status sdc__plan_make(const char *path, const struct sdc_choice *choice,
+                               const struct sdc_alter_options *options, struct sdc_plan *plan,
+                               struct sdc_error *err) {
+    enum sdc_status st;
+    struct sdc_file f = SDC_FILE_INIT;
+    struct sdc_ckpt *ckpt = NULL;
+    struct sdc_fault_list drawn = {0};
+    *plan = (struct sdc_plan){0};
+    SDC_TRY_OUT(st, sdc_choice_check(choice, err));
+    SDC_TRY_OUT(st, sdc__file_open(path, SDC_FILE_READ, &f, err));
+    SDC_TRY_OUT(st, sdc__stamp_take(&f, &plan->stamp, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(path, &ckpt, err));
+    snprintf(plan->format, sizeof plan->format, "%s", sdc_ckpt_format(ckpt));
+    SDC_TRY_OUT(st, draw(ckpt, choice, options, plan, &drawn, err));
+    SDC_TRY_OUT(st, fill(ckpt, options->list ? options->list : &drawn, plan, err));
+    SDC_TRY_OUT(st, sdc__stamp_check(&f, &plan->stamp, err));
+out:
+    sdc_fault_list_release(&drawn);
+    sdc_ckpt_close(ckpt);
+    sdc__file_close(&f);
+    if (st != SDC_OK)
+        sdc__plan_release(plan);
+    return st;
+}

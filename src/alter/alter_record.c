@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "alter/alter_record.h"
+
+#include <string.h>
+
+#include "alter/alter_plan.h"
+#include "base/alloc.h"
+#include "io/io.h"
+
+#define BLOCK     ((size_t)1 << 20)
+#define MAX_NAMES 1000000 /* records of one file */
+
+static enum sdc_status put_line(struct sdc_buf *text, struct sdc_file *f, char *line, bool flush,
+                                struct sdc_error *err) {
+    if (line)
+        sdc__buf_puts(text, line);
+    sdc_text_free(line);
+    if (text->failed)
+        return SDC_NOMEM(err, "the record");
+    if (text->len < (flush ? 1 : BLOCK))
+        return SDC_OK;
+    enum sdc_status st = sdc__file_append(f, text->data, text->len, err);
+    sdc__buf_clear(text);
+    return st;
+}
+
+static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_header *header,
+                                   const struct sdc_record_change *changes, size_t n,
+                                   struct sdc_error *err) {
+    struct sdc_buf text = SDC_BUF_INIT;
+    char *line = NULL;
+    enum sdc_status st;
+    SDC_TRY_OUT(st, sdc_record_header_line(header, &line, err));
+    SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
+    for (size_t i = 0; i < n; i++) {
+        SDC_TRY_OUT(st, sdc_record_change_line(&changes[i], &line, err));
+        SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
+    }
+    st = put_line(&text, f, NULL, true, err);
+out:
+    sdc__buf_release(&text);
+    return st;
+}
+
+/* Through an atomic replacement, so that a record is never seen half written. */
+static enum sdc_status create_at(const char *path, const struct sdc_record_header *header,
+                                 const struct sdc_record_change *changes, size_t n, bool sync,
+                                 struct sdc_error *err) {
+    struct sdc_replace r;
+    struct sdc_stamp stamp;
+    SDC_TRY(sdc__replace_begin(path, false, &r, err));
+    enum sdc_status st = write_lines(&r.file, header, changes, n, err);
+    if (st == SDC_OK)
+        st = sdc__stamp_take(&r.file, &stamp, err);
+    if (st != SDC_OK) {
+        sdc__replace_abandon(&r);
+        return st;
+    }
+    st = sdc__replace_commit(&r, sync, err);
+    /* renamed, but its folder not synced: not safe enough to alter by, so it goes */
+    if (st != SDC_OK && sdc__stamp_names(&stamp, path)) {
+        enum sdc_status removed = sdc__remove_file(path, NULL);
+        (void)removed;
+    }
+    return st;
+}
+
+enum sdc_status sdc__record_create(const char *record_path, const struct sdc_record_header *header,
+                                   const struct sdc_record_change *changes, size_t n, bool sync,
+                                   char **path, struct sdc_error *err) {
+    enum sdc_status st = SDC_EXISTS;
+    char *name = NULL;
+    for (unsigned i = 1; i <= MAX_NAMES && st == SDC_EXISTS; i++) {
+        sdc__free(name);
+        if (record_path)
+            name = sdc__strdup(record_path);
+        else if (i == 1)
+            name = sdc__asprintf("%s.sdc.jsonl", header->file);
+        else
+            name = sdc__asprintf("%s.%u.sdc.jsonl", header->file, i);
+        if (!name)
+            return SDC_NOMEM(err, "the record's name");
+        if (!record_path && sdc__path_exists(name))
+            continue;
+        st = create_at(name, header, changes, n, sync, err);
+        if (record_path)
+            break;
+    }
+    if (st == SDC_EXISTS && !record_path)
+        SDC_ERR(err, SDC_EXISTS, "%s: has %d records already, move some away", header->file,
+                MAX_NAMES);
+    if (st != SDC_OK) {
+        sdc__free(name);
+        sdc_error_prefix(err, "the record");
+        return st;
+    }
+    *path = name;
+    return SDC_OK;
+}
+
+enum sdc_status sdc__record_finish(const char *path, uint64_t n_verified, uint64_t n_bits,
+                                   bool sync, struct sdc_error *err) {
+    struct sdc_file f;
+    char *line = NULL;
+    SDC_TRY(sdc_record_verified_line(n_verified, n_bits, &line, err));
+    enum sdc_status st = sdc__file_open(path, SDC_FILE_APPEND, &f, err);
+    if (st == SDC_OK)
+        st = sdc__file_append(&f, line, strlen(line), err);
+    if (st == SDC_OK && sync)
+        st = sdc__file_sync(&f, err);
+    sdc__file_close(&f);
+    sdc_text_free(line);
+    return st;
+}
