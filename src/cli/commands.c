@@ -10,13 +10,23 @@
 #include "base/str.h"
 
 /* each in its own file, cmd_NAME.c */
+extern const struct sdc_command sdc_cmd_inspect;
+extern const struct sdc_command sdc_cmd_alter;
+extern const struct sdc_command sdc_cmd_undo;
+extern const struct sdc_command sdc_cmd_diff;
 extern const struct sdc_command sdc_cmd_train;
 extern const struct sdc_command sdc_cmd_campaign;
 extern const struct sdc_command sdc_cmd_report;
 extern const struct sdc_command sdc_cmd_help;
 extern const struct sdc_command sdc_cmd_version;
 
+/* one a line: */
+/* clang-format off */
 const struct sdc_command *const sdc_commands[] = {
+    &sdc_cmd_inspect,
+    &sdc_cmd_alter,
+    &sdc_cmd_undo,
+    &sdc_cmd_diff,
     &sdc_cmd_train,
     &sdc_cmd_campaign,
     &sdc_cmd_report,
@@ -24,6 +34,7 @@ const struct sdc_command *const sdc_commands[] = {
     &sdc_cmd_version,
     NULL,
 };
+/* clang-format on */
 
 struct common_args {
     bool help, quiet, verbose;

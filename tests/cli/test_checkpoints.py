@@ -1,0 +1,343 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""inspect, alter, undo and diff as a user runs them, on files that h5py and safetensors wrote; what
+these two see afterwards must be what the record says."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+
+import h5py
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+SDCLAB = os.environ["SDCLAB"]
+NUMPY = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "I64": np.int64, "I32": np.int32,
+         "U8": np.uint8}
+UINT = {8: np.uint64, 4: np.uint32, 2: np.uint16, 1: np.uint8}
+
+
+def run(*args, code=0, err=None, out=None):
+    p = subprocess.run([SDCLAB, *map(str, args)], capture_output=True, text=True, timeout=60)
+    assert p.returncode == code, f"{args}: exit {p.returncode}, expected {code}\n{p.stdout}{p.stderr}"
+    assert "\n\n" not in p.stderr and (code or not err or err in p.stderr), p.stderr
+    if code > 1:
+        assert p.stderr.startswith("sdclab"), p.stderr
+    if err:
+        assert err in p.stderr, f"{args}: {err!r} is not in {p.stderr!r}"
+    if out:
+        assert out in p.stdout, f"{args}: {out!r} is not in {p.stdout!r}"
+    return p.stdout
+
+
+def as_json(*args, code=0):
+    return json.loads(run(*args, "--json", code=code))
+
+
+def state():
+    """A small state of every type; sorted names as in the program's own checkpoints."""
+    rng = np.random.default_rng(7)
+    return {
+        "loop/step": np.array(300, np.int64),
+        "model/conv1.bias": rng.normal(size=6).astype(np.float32),
+        "model/conv1.weight": rng.normal(0, 0.05, (6, 1, 5, 5)).astype(np.float32),
+        "model/fc.weight": rng.normal(0, 0.05, (84, 120)).astype(np.float16),
+        "model/wide.weight": rng.normal(0, 0.05, (30, 40)),
+        "optimizer/conv1.weight/momentum": np.zeros((6, 1, 5, 5), np.float32),
+    }
+
+
+def write_h5(path):
+    with h5py.File(path, "w", libver="earliest") as f:
+        for name, value in state().items():
+            chunks = (7, 9) if name == "model/wide.weight" else None
+            f.create_dataset(name, data=value, chunks=chunks)
+
+
+def write_st(path):
+    save_file(state(), path)
+
+
+def read_h5(path):
+    found = {}
+    with h5py.File(path, "r") as f:
+        f.visititems(lambda n, o: found.__setitem__(n, o[()]) if isinstance(o, h5py.Dataset) else None)
+    return {n: np.asarray(v) for n, v in found.items()}
+
+
+FORMATS = {"hdf5": (write_h5, read_h5), "safetensors": (write_st, load_file)}
+
+
+def bits(array):
+    array = np.ascontiguousarray(array)
+    return array.reshape(-1).view(UINT[array.dtype.itemsize])
+
+
+def contents(path):
+    with open(path, "rb") as f:
+        return f.read()
+
+
+def record_of(path):
+    with open(path) as f:
+        return [json.loads(line) for line in f]
+
+
+def check_against_libraries(fmt, before, after, changes):
+    """The other library sees the altered values where the changes say, and the old ones elsewhere."""
+    read = FORMATS[fmt][1]
+    old, new = read(before), read(after)
+    assert old.keys() == new.keys()
+    left = {}
+    for c in changes:
+        left.setdefault(c["tensor"], {})[c["elem"]] = c
+    for name in old:
+        a, b = bits(old[name]), bits(new[name])
+        differing = set(np.flatnonzero(a != b))
+        planned = left.get(name, {})
+        assert differing == {e for e, c in planned.items() if c["old"] != c["new"]}, name
+        for e, c in planned.items():
+            assert int(a[e]) == int.from_bytes(bytes.fromhex(c["old"]), "little"), c
+            assert int(b[e]) == int.from_bytes(bytes.fromhex(c["new"]), "little"), c
+            index = tuple(json.loads(c["index"]))
+            assert np.ravel_multi_index(index, old[name].shape) == e if index else e == 0, c
+
+
+CHOICES = [
+    ["--flips", 1],
+    ["--flips", 100, "--seed", 5],
+    ["--flips", 50, "--sample", "tensors"],
+    ["--flips", 10, "--bits", "exponent", "--part", "model", "--dtype", "F32,F16"],
+    ["--flips", 4, "--op", "value=nan", "--role", "momentum"],
+    ["--exhaustive", "--tensors", "model/conv1.*", "--bits", "sign", "--not-tensors", "*bias"],
+    ["--at", "model/conv1.weight[5,0,4,4]@lsb:30", "--at", "loop/step@lsb:3"],
+]
+
+
+def test_libraries_agree_with_the_record(fmt):
+    FORMATS[fmt][0]("in")
+    for n, choice in enumerate(CHOICES):
+        out = f"out{n}"
+        result = as_json("alter", "in", "-o", out, *choice)
+        lines = record_of(out + ".sdc.jsonl")
+        changes = lines[1:-1]
+        assert result["record"] == out + ".sdc.jsonl" and result["changes"] == changes
+        check_against_libraries(fmt, "in", out, changes)
+        # byte for byte: cmp lists exactly the bytes that the changes change
+        want = bytearray(contents("in"))
+        for c in changes:
+            old, new = bytes.fromhex(c["old"]), bytes.fromhex(c["new"])
+            assert want[c["offset"]:c["offset"] + len(old)] == old
+            want[c["offset"]:c["offset"] + len(new)] = new
+        assert bytes(want) == contents(out)
+        cmp = subprocess.run(["cmp", "-l", "in", out], capture_output=True, text=True)
+        different = sum(a != b for c in changes
+                        for a, b in zip(bytes.fromhex(c["old"]), bytes.fromhex(c["new"])))
+        assert len(cmp.stdout.splitlines()) == different
+        run("undo", out + ".sdc.jsonl", out=f"{out}: {result['altered']} element")
+        subprocess.run(["cmp", "in", out], check=True)
+
+
+def test_in_place_and_undo(fmt):
+    FORMATS[fmt][0]("in")
+    shutil.copy("in", "original")
+    assert run("alter", "in", "--in-place", "--flips", 30, out="in: 30 altered").count("lsb:") >= 20
+    run("diff", "original", "in", code=1)
+    run("undo", "in.sdc.jsonl")
+    subprocess.run(["cmp", "in", "original"], check=True)
+    run("undo", "in.sdc.jsonl", out="0 elements restored, 30 held the old value already")
+
+
+def test_diff_finds_exactly_the_sites(fmt):
+    FORMATS[fmt][0]("in")
+    result = as_json("alter", "in", "-o", "out", "--flips", 200, "--seed", 11)
+    diff = as_json("diff", "in", "out", "--sites", 1000, code=1)
+    found = {(t["name"], s["elem"]): (s["a"]["bits"], s["b"]["bits"])
+             for t in diff["tensors"] for s in t["sites"]}
+    order = lambda h: bytes.fromhex(h)[::-1].hex()
+    want = {(c["tensor"], c["elem"]): (order(c["old"]), order(c["new"])) for c in result["changes"]}
+    assert found == want
+    assert diff["differing_elements"] == result["altered"]
+    assert diff["differing_bits"] == result["altered_bits"]
+    per_bit = {}
+    for t in diff["tensors"]:
+        assert sum(t["bit_counts"].values()) == t["bits"]
+        for bit, n in t["bit_counts"].items():
+            per_bit[bit] = per_bit.get(bit, 0) + n
+    flipped = {}
+    for c in result["changes"]:
+        x = int.from_bytes(bytes.fromhex(c["old"]), "little") ^ int.from_bytes(bytes.fromhex(c["new"]), "little")
+        for bit in range(64):
+            if x >> bit & 1:
+                flipped[str(bit)] = flipped.get(str(bit), 0) + 1
+    assert per_bit == flipped
+    run("diff", "in", "in", out="byte-identical")
+
+
+def test_no_flips_is_identical(fmt):
+    FORMATS[fmt][0]("in")
+    run("alter", "in", "-o", "out", "--flips", 0, out="out: 0 altered")
+    subprocess.run(["cmp", "in", "out"], check=True)
+    run("alter", "in", "-o", "out2", "--flips", 3, "--tensors", "no*", out="0 altered (0 bits); the support is empty")
+    subprocess.run(["cmp", "in", "out2"], check=True)
+
+
+def test_inspect(fmt):
+    FORMATS[fmt][0]("in")
+    text = run("inspect", "in")
+    values = state()
+    for name, value in values.items():
+        assert name in text
+    found = as_json("inspect", "in")["files"][0]
+    assert found["format"] == fmt and found["size"] == os.path.getsize("in")
+    assert [t["name"] for t in found["tensors"]] == sorted(values)
+    for t in found["tensors"]:
+        value = values[t["name"]]
+        assert NUMPY[t["type"]] == value.dtype.type
+        assert tuple(t["shape"]) == value.shape and t["elements"] == value.size
+        assert t["alterable"] and t["locked"] is None
+        assert t["part"] == t["name"].split("/")[0]
+    roles = {t["name"]: t["role"] for t in found["tensors"]}
+    assert roles["model/conv1.weight"] == "weight" and roles["model/conv1.bias"] == "bias"
+    assert roles["optimizer/conv1.weight/momentum"] == "momentum"
+
+
+def test_same_seed_same_list(fmt):
+    FORMATS[fmt][0]("in")
+    a = as_json("alter", "in", "-o", "a", "--flips", 40, "--seed", 2022)
+    b = as_json("alter", "in", "-o", "b", "--flips", 40, "--seed", 2022)
+    c = as_json("alter", "in", "-o", "c", "--flips", 40, "--seed", 2023)
+    dry = as_json("alter", "in", "--dry-run", "--flips", 40, "--seed", 2022)
+    assert a["changes"] == b["changes"] == dry["changes"] != c["changes"]
+    assert dry["record"] is None and dry["altered"] == 0
+    assert sorted(os.listdir(".")) == ["a", "a.sdc.jsonl", "b", "b.sdc.jsonl", "c", "c.sdc.jsonl", "in"]
+
+
+def test_the_same_sites_in_both_formats():
+    write_h5("h")
+    write_st("s")
+    a = as_json("alter", "h", "-o", "h2", "--flips", 40)
+    b = as_json("alter", "s", "-o", "s2", "--flips", 40)
+    strip = lambda r: [{k: v for k, v in c.items() if k not in ("offset", "file")} for c in r["changes"]]
+    assert strip(a) == strip(b)
+    run("diff", "h2", "s2", out="all values are the same; the files differ in layout or metadata")
+    run("diff", "h", "s2", code=1)
+
+
+def test_golden_vectors():
+    save_file({"w": np.array([0.05, 1.0, 0.0, 2.0], np.float32)}, "in")
+    sites = [a for i in range(4) for a in ("--at", f"w[{i}]@top-exponent")]
+    text = run("alter", "in", "-o", "out", *sites)
+    for was, now in (("0.05", "1.7014119e+37"), ("1", "inf"), ("0", "2"), ("2", "0")):
+        assert f" {was}  ->  {now} " in text, (was, now, text)
+    assert "lsb:30 msb:1 exponent" in text
+    values = load_file("out")["w"]
+    assert values[0] == np.float32(1.7014119e37) and np.isinf(values[1])
+    assert values[2] == 2 and values[3] == 0
+    for name in ("F64", "F16"):
+        save_file({"w": np.zeros(1, NUMPY[name])}, "zero")
+        run("alter", "zero", "-o", name, "--at", "w[0]@top-exponent", out="0  ->  2")
+
+
+def test_messages():
+    """Every message says the object, what was found and what was expected; exit codes as documented."""
+    write_h5("in.h5")
+    write_st("in.st")
+    run("inspect", "missing.h5", code=4, err="missing.h5")
+    run("alter", "missing.h5", "-o", "x", code=4, err="missing.h5")
+    run("diff", "in.h5", "missing.h5", code=4, err="missing.h5")
+    whole = contents("in.h5")
+    open("short.h5", "wb").write(whole[:len(whole) // 2])
+    run("inspect", "short.h5", code=3, err="truncated")
+    run("alter", "short.h5", "-o", "x", code=3, err="short.h5")
+    header = b'{"w":{"dtype":"F32","shape":[4],"data_offsets":[0,16]}}'
+    open("outside.st", "wb").write(len(header).to_bytes(8, "little") + header + bytes(8))
+    run("inspect", "outside.st", code=3, err="outside.st")
+    open("text", "w").write("no checkpoint at all\n")
+    run("inspect", "text", code=3, err="text")
+    run("inspect", "in.h5", "missing.h5", "in.st", code=4, out="in.st")
+
+    run("alter", "in.st", code=2, err="-o FILE or --in-place")
+    run("alter", "in.st", "-o", "x", "--in-place", code=2, err="exclude each other")
+    run("alter", "in.st", "-o", "in.st", code=2, err="same file")
+    run("alter", "in.st", "-o", "in.st", "--force", code=2, err="same file")
+    run("alter", "in.st", "-o", "in.h5", code=4, err="in.h5: exists already")
+    run("alter", "in.st", "-o", "x", "--flip", 3, code=2, err="did you mean '--flips'")
+    run("alter", "in.st", "-o", "x", "--flips", "many", code=2, err="many")
+    run("alter", "in.st", "-o", "x", "--flips", 10 ** 7, code=2, err="the support holds")
+    run("alter", "in.st", "-o", "x", "--bits", "lsb:64", code=2, err="64")
+    run("alter", "in.st", "-o", "x", "--at", "model/conv1.wieght[0,0,0,0]@lsb:0", code=2,
+        err="did you mean 'model/conv1.weight'")
+    run("alter", "in.st", "-o", "x", "--at", "model/conv1.weight[6,0,0,0]@lsb:0", code=2,
+        err="model/conv1.weight[6,0,0,0]")
+    run("alter", "in.st", "-o", "x", "--at", "model/conv1.weight[0,0]@lsb:0", code=2,
+        err="model/conv1.weight[0,0]")
+    run("alter", "in.st", "-o", "x", "--at", "model/conv1.weight[0,0,0,0]@lsb:40", code=2, err="F32")
+    run("alter", "in.st", "-o", "x", "--at", "loop/step@lsb:1", "--flips", 2, code=2)
+    run("alter", "in.st", "-o", "no/such/folder/x", code=4, err="no/such/folder")
+    assert not os.path.exists("x") and not os.path.exists("x.sdc.jsonl")
+
+    run("alter", "in.st", "-o", "out.st", "--at", "model/conv1.bias[2]@lsb:30")
+    change = record_of("out.st.sdc.jsonl")[1]
+    with open("out.st", "r+b") as f:
+        f.seek(change["offset"])
+        f.write(b"\x01\x02\x03\x04")
+    run("undo", "out.st.sdc.jsonl", code=3, err="model/conv1.bias[2]: found")
+    run("undo", "out.st.sdc.jsonl", "in.h5", code=3, err="in.h5")
+    run("undo", "out.st.sdc.jsonl", "missing", code=4, err="missing")
+    run("undo", "missing", code=4, err="missing")
+    run("undo", "text", code=3, err="text")
+    run("undo", code=2, err="RECORD")
+    run("diff", "in.st", code=2, err="A B")
+    run("difff", code=2, err="did you mean 'diff'")
+
+
+def test_full_disk():
+    """Output that cannot be written is no success, and leaves nothing behind."""
+    if not os.path.exists("/dev/full"):
+        return
+    write_st("in")
+    for command in (["inspect", "in"], ["alter", "in", "--dry-run"], ["diff", "in", "in"]):
+        with open("/dev/full", "w") as full:
+            p = subprocess.run([SDCLAB, *command], stdout=full, stderr=subprocess.PIPE, text=True)
+        assert p.returncode == 4 and "standard output" in p.stderr, (command, p)
+    # a limit on file size stands for a disk that is full
+    p = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 8; {SDCLAB} alter in -o out --flips 3"],
+                       capture_output=True, text=True)
+    assert p.returncode == 4 and "out" in p.stderr, p
+    assert os.listdir(".") == ["in"]
+
+
+def test_names_are_shown_harmlessly():
+    save_file({"evil\x1b[31m\nname": np.zeros(2, np.float32)}, "in")
+    text = run("inspect", "in")
+    assert "\x1b" not in text and "evil?[31m?name" in text
+    assert as_json("inspect", "in")["files"][0]["tensors"][0]["name"] == "evil\x1b[31m\nname"
+
+
+def main():
+    tests = []
+    for name, function in list(globals().items()):
+        if name.startswith("test_"):
+            takes = function.__code__.co_argcount
+            tests += [(name, function, (f,)) for f in FORMATS] if takes else [(name, function, ())]
+    failed, home = 0, os.getcwd()
+    for name, function, args in tests:
+        folder = os.path.join(home, "_".join((name, *args)))
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        os.chdir(folder)
+        try:
+            function(*args)
+        except Exception:
+            failed += 1
+            print(f"FAILED {name}{args}")
+            traceback.print_exc(file=sys.stdout)
+        os.chdir(home)
+    print(f"{len(tests) - failed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+sys.exit(main())
