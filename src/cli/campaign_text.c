@@ -59,15 +59,18 @@ void sdc__replay_text(const char *dir, const char *trial, struct sdc_buf *out) {
 static void claim_line(const struct sdc_results_claim *c, enum sdc_claim which,
                        struct sdc_buf *out) {
     const struct sdc_stat_claim *s = &c->stat;
-    char effect[32] = "-", limits[48] = "-";
+    char effect[32] = "-", limits[48] = "-", verdict[64];
+    bool undecided = s->verdict == SDC_VERDICT_UNDECIDED;
+    snprintf(verdict, sizeof verdict, "%s%s%s", sdc__stat_verdict_name(s->verdict),
+             undecided ? ": " : "", undecided ? sdc__stat_reason_text(s->reason) : "");
     if (!isnan(s->test.mean))
         snprintf(effect, sizeof effect, "%+.4f", s->test.mean);
     if (isfinite(s->test.interval.low) && isfinite(s->test.interval.high))
         snprintf(limits, sizeof limits, "[%+.4f, %+.4f]", s->test.interval.low,
                  s->test.interval.high);
-    sdc__buf_printf(out, "%-6s %-12s %9s %20s %8llu %8zu   %s\n", sdc__claim_name(which),
-                    sdc__stat_verdict_name(s->verdict), effect, limits,
-                    (unsigned long long)c->n_complete, s->test.k, sdc__claim_effect(which));
+    sdc__buf_printf(out, "%-6s %-28s %9s %20s %8llu %8zu   %s\n", sdc__claim_name(which), verdict,
+                    effect, limits, (unsigned long long)c->n_complete, s->test.k,
+                    sdc__claim_effect(which));
 }
 
 void sdc__claims_text(const struct sdc_results *r, struct sdc_buf *out) {
@@ -78,7 +81,7 @@ void sdc__claims_text(const struct sdc_results *r, struct sdc_buf *out) {
         sdc__buf_printf(out, "claims     %s\n", any ? r->no_claims : "none are listed in the spec");
         return;
     }
-    sdc__buf_printf(out, "%-6s %-12s %9s %20s %8s %8s   %s\n", "claim", "verdict", "effect",
+    sdc__buf_printf(out, "%-6s %-28s %9s %20s %8s %8s   %s\n", "claim", "verdict", "effect",
                     "limits", "pairs", "clusters", "what the effect is");
     for (int c = 0; c < SDC_CLAIM_COUNT; c++)
         if (r->claims[c].asked)

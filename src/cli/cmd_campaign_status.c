@@ -100,7 +100,7 @@ static enum sdc_status print_text(const struct sdc_campaign *c, const struct fac
             (unsigned long long)r->n_stored, (unsigned long long)r->n_planned,
             (unsigned long long)r->n_controls, (unsigned long long)r->n_controls_planned,
             (unsigned long long)r->n_errors);
-    if (f->per_minute > 0)
+    if (f->minutes > 0)
         fprintf(out, "rate       %.1f trials a minute, about %.1f minutes left\n", f->per_minute,
                 f->minutes);
     print_controls(r, out);
