@@ -145,7 +145,10 @@ static void damaged_bytes_never_crash(void **state) {
         char old = text[i];
         size_t k = i % (sizeof marks + 3);
         struct sdc_record r;
-        text[i] = k < sizeof marks ? marks[k] : (char)(old ^ 1 << (k - sizeof marks) * 3);
+        if (k < sizeof marks)
+            text[i] = marks[k];
+        else
+            text[i] = (char)(old ^ (1 << (k - sizeof marks) * 3));
         put("bad.sdc.jsonl", "w", text, len);
         if (sdc_record_read("bad.sdc.jsonl", &r, &err) == SDC_OK)
             sdc_record_release(&r);
