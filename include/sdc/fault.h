@@ -24,7 +24,15 @@
 extern "C" {
 #endif
 
-/* The set of sites that a choice can hit. */
+/* The set of sites that a choice can hit.
+ *
+ * Sites are numbered from 0: by tensor in the order of descs, then by element in C order, then by
+ * bit from the least significant of those that the choice names; tensors outside the support are
+ * left out, and where the operator takes whole elements an element is one site. sample "bits" is
+ * sdc_rng_sample over these numbers. sample "tensors" draws tensor, element and bit with
+ * sdc_rng_below, in this order, and again where the site was drawn before; a tensor whose sites are
+ * all drawn is left out from then on. This is part of the results: the same stream and the same
+ * support give the same list. */
 struct sdc_support;
 /* descs are borrowed for the support's life. An empty support is not an error. */
 SDC_API enum sdc_status sdc_support_new(const struct sdc_tensor_desc *const descs[], size_t n,

@@ -60,14 +60,17 @@ static enum sdc_status print_table(struct sdc_cli *cli, const struct sdc_ckpt *c
     return sdc_text_table_print(&table, cli->out, err);
 }
 
-static void print_aliases(struct sdc_cli *cli, const struct sdc_ckpt *ckpt) {
+static enum sdc_status print_aliases(struct sdc_cli *cli, const struct sdc_ckpt *ckpt,
+                                     struct sdc_error *err) {
+    struct sdc_text_table table = {.columns = "l"};
     for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++) {
         size_t n;
         const char *const *aliases = sdc_ckpt_aliases(ckpt, i, &n);
         for (size_t k = 0; k < n; k++)
-            fprintf(cli->out, "  %s is another name of %s\n", aliases[k],
-                    sdc_ckpt_tensor(ckpt, i)->name);
+            sdc_text_cell(&table, "%s is another name of %s", aliases[k],
+                          sdc_ckpt_tensor(ckpt, i)->name);
     }
+    return sdc_text_table_print(&table, cli->out, err);
 }
 
 static enum sdc_status print_totals(struct sdc_cli *cli, const struct sdc_ckpt *ckpt,
@@ -107,7 +110,7 @@ static enum sdc_status print_text(struct sdc_cli *cli, const struct sdc_ckpt *ck
     if (all.tensors == 0)
         return SDC_OK;
     SDC_TRY(print_table(cli, ckpt, err));
-    print_aliases(cli, ckpt);
+    SDC_TRY(print_aliases(cli, ckpt, err));
     fputc('\n', cli->out);
     return print_totals(cli, ckpt, err);
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/commands.h"
 
+#include <ctype.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,7 +52,13 @@ const struct sdc_opt sdc_common_options[] = {
 };
 
 int sdc_cli_fail(struct sdc_cli *cli, const struct sdc_error *err) {
-    fprintf(cli->err, "sdclab %s: %s\n", cli->command, err->message);
+    char message[SDC_ERROR_MESSAGE_SIZE];
+    size_t len = 0;
+    /* names in it come from files: no control characters on a terminal */
+    for (; err->message[len] && len + 1 < sizeof message; len++)
+        message[len] = iscntrl((unsigned char)err->message[len]) ? '?' : err->message[len];
+    message[len] = '\0';
+    fprintf(cli->err, "sdclab %s: %s\n", cli->command, message);
     if (cli->verbose && err->file)
         fprintf(cli->err, "  (%s, set at %s:%d)\n", sdc_status_text(err->status), err->file,
                 err->line);

@@ -10,6 +10,7 @@ import sys
 import traceback
 
 import h5py
+import jsonschema
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
@@ -80,9 +81,18 @@ def contents(path):
         return f.read()
 
 
+with open(os.path.join(os.environ["SDC_SOURCE_DIR"], "schemas", "record-1.json")) as schema:
+    RECORD = jsonschema.Draft202012Validator(json.load(schema))
+
+
 def record_of(path):
+    """Its lines, each checked against the schema."""
     with open(path) as f:
-        return [json.loads(line) for line in f]
+        lines = [json.loads(line) for line in f]
+    for line in lines:
+        RECORD.validate(line)
+    assert [line["type"] for line in lines] == ["header"] + ["change"] * (len(lines) - 2) + ["verified"]
+    return lines
 
 
 def check_against_libraries(fmt, before, after, changes):
@@ -314,6 +324,13 @@ def test_names_are_shown_harmlessly():
     save_file({"evil\x1b[31m\nname": np.zeros(2, np.float32)}, "in")
     text = run("inspect", "in")
     assert "\x1b" not in text and "evil?[31m?name" in text
+    p = subprocess.run([SDCLAB, "alter", "in", "-o", "x", "--at", "evil\x1b[31m\nname[7]@lsb:0"],
+                       capture_output=True, text=True)
+    assert p.returncode == 2 and "\x1b" not in p.stderr and "evil?[31m?name[7]" in p.stderr, p
+    with h5py.File("linked.h5", "w") as f:
+        f["model/a.weight"] = np.zeros(3, np.float32)
+        f["model/b.weight"] = f["model/a.weight"]
+    run("inspect", "linked.h5", out="model/b.weight is another name of model/a.weight")
     assert as_json("inspect", "in")["files"][0]["tensors"][0]["name"] == "evil\x1b[31m\nname"
 
 
