@@ -376,6 +376,12 @@ def distances():
     assert t["v"]["n_differ"] == 0 and t["v"]["distance"] == 0
 
 
+def in_libhdf5(report):
+    """Is the innermost frame of a sanitizer's report, but for its own, libhdf5's?"""
+    frames = [line for line in report.split(b"\n") if line.startswith(b"    #") and b"__interceptor_" not in line]
+    return bool(frames) and b"libhdf5" in frames[0]
+
+
 def damage():
     """Chunk indexes and links of h5py's files changed byte by byte. libhdf5 may end; we may not answer wrongly."""
     ended = tried = 0
@@ -395,10 +401,11 @@ def damage():
             p = subprocess.run([tool, "values", "damaged.h5"], capture_output=True, timeout=60,
                                env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"})
             tried += 1
-            if p.returncode < 0 or (b"Sanitizer: SEGV" in p.stderr and b"libhdf5" in p.stderr):
+            if p.returncode < 0 or in_libhdf5(p.stderr):
                 ended += 1
                 continue
-            assert p.stderr == b"", p.stderr
+            # what libhdf5 prints when the process ends, if it could not let go of a damaged object
+            assert p.stderr == b"" or p.stderr.startswith(b"HDF5: infinite loop closing library"), p.stderr
             answer = json.loads(p.stdout)
             assert p.returncode == ("error" in answer), answer
             for t in answer.get("tensors", {}).values():
