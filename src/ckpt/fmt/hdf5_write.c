@@ -10,7 +10,10 @@
 
 #include <string.h>
 
-#define MIN_GROWTH ((size_t)64 * 1024)
+/* Memory of the image is reserved in steps of this: enough for all data and the usual headers, so
+ * that nothing is copied while it grows. */
+#define GROWTH_BASE       ((size_t)64 * 1024)
+#define GROWTH_PER_TENSOR ((size_t)1024)
 
 static enum sdc_status check_name(const char *path, const char *name, struct sdc_error *err) {
     const char *part = name;
@@ -130,7 +133,7 @@ static enum sdc_status h5_write(struct sdc_file *file, const char *path,
     for (size_t i = 0; i < n; i++)
         total += puts[i].size;
     struct sdc_h5_quiet q = sdc__h5_quiet();
-    if (!plists_make(&p, MIN_GROWTH + total / 16) ||
+    if (!plists_make(&p, GROWTH_BASE + n * GROWTH_PER_TENSOR + total) ||
         (h5 = H5Fcreate("sdclab-image", H5F_ACC_TRUNC, p.fcpl, p.fapl)) < 0) { /* not on disk */
         st = sdc__h5_fail(err, SDC_NO_MEMORY, path, "write");
         goto out;
