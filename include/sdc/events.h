@@ -3,7 +3,8 @@
  * Events of a run, sdclab.events/1: JSON lines, one event each, in the order they happened;
  * schemas/events-1.json is the schema of a line, unknown keys are refused. A trainer writes them to
  * OUTPUT/events.jsonl, the campaign reads them. Floats are written in decimal for reading and as
- * raw bits in hex for truth ("loss": 2.3, "loss_bits": "40133333").
+ * raw bits in hex for truth ("loss": [2.3], "loss_bits": ["40133333"]): the bits are read, the
+ * decimals only checked for being numbers. The key "type" says which event a line is.
  *
  * start       versions, environment that can change bits; per rank the file read or none, digests
  *             after its load and after start-up (this is the exposure)
@@ -12,6 +13,8 @@
  * checkpoint  a checkpoint was saved
  * snapshot    every rank wrote its state (one safetensors file a rank)
  * end         reason
+ *
+ * One thread per object; functions without one are thread-safe.
  */
 #ifndef SDC_EVENTS_H
 #define SDC_EVENTS_H
@@ -116,15 +119,19 @@ struct sdc_event {
 SDC_API void sdc_event_init(struct sdc_event *e, enum sdc_event_kind kind); /* all zero otherwise */
 SDC_API void sdc_event_release(struct sdc_event *e); /* frees everything the event owns */
 
-/* One line with its newline. Free with sdc_text_free (sdc/choice.h). */
+/* One line with its newline. SDC_USAGE where the event lacks what its kind needs. Free with
+ * sdc_text_free (sdc/choice.h). */
 SDC_API enum sdc_status sdc_event_to_json(const struct sdc_event *e, char **line,
                                           struct sdc_error *err) SDC_MUST_CHECK;
+/* Fills *e, which holds nothing before, on success alone. SDC_INVALID names the place, SDC_MISMATCH
+ * another schema, SDC_LIMIT a line over 16 MiB. what names the line in messages. */
 SDC_API enum sdc_status sdc_event_from_json(const char *line, size_t len, const char *what,
                                             struct sdc_event *e,
                                             struct sdc_error *err) SDC_MUST_CHECK;
 
 /* A whole file of events. A last line without its newline (the writer was killed) is left out and
- * *complete is false; so it is where the END event is missing. */
+ * complete is false; so it is where the END event is missing. A file that is being written may be
+ * read. Errors name file and line. */
 struct sdc_event_list {
     struct sdc_event *items;
     size_t n;

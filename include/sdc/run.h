@@ -120,18 +120,28 @@ struct sdc_run {
     char *output; /* existing folder for events.jsonl and snapshots */
 };
 
-SDC_API void sdc_run_init(struct sdc_run *run); /* all defaults: see the schema */
+/* All defaults: see the schema. Without memory the texts stay NULL, which sdc_run_check and
+ * sdc_run_to_json report as "is not set". */
+SDC_API void sdc_run_init(struct sdc_run *run);
 SDC_API void sdc_run_release(struct sdc_run *run);
+/* Into a struct that holds nothing. */
 SDC_API enum sdc_status sdc_run_copy(struct sdc_run *to, const struct sdc_run *from,
                                      struct sdc_error *err) SDC_MUST_CHECK;
 /* Sets strategy, recipe and switches from a recipe's name; SDC_USAGE lists the known ones. */
 SDC_API enum sdc_status sdc_run_set_recipe(struct sdc_run *run, const char *name,
                                            struct sdc_error *err) SDC_MUST_CHECK;
-/* Values in range and combinations possible (single needs one rank, steps ascend, ...). */
+/* Values in range and combinations possible: single has one rank; strategy and switches are those
+ * of the named recipe unless it is "custom"; two broadcasts have an order; what rank 0 alone reads
+ * is sent on; none or one load per rank, with a file for every rank that reads; a start after step
+ * 0 loads; steps ascend and lie inside the run; several saves have {step} in their path. SDC_USAGE.
+ */
 SDC_API enum sdc_status sdc_run_check(const struct sdc_run *run,
                                       struct sdc_error *err) SDC_MUST_CHECK;
 
-/* JSON with every key written; what names the text in messages. */
+/* Keys left out take their defaults, strategy and switches those of "recipe". what names the text
+ * in messages. SDC_INVALID names the place, SDC_MISMATCH another schema; *run, which holds nothing
+ * before, is filled on success alone. to_json writes every key in one line with its newline (free
+ * with sdc_text_free); a description that sdc_run_check refuses is not written. */
 SDC_API enum sdc_status sdc_run_from_json(const char *json, size_t len, const char *what,
                                           struct sdc_run *run,
                                           struct sdc_error *err) SDC_MUST_CHECK;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Messages between the pool and a worker, sdclab.worker/1: JSON lines over a stream socket;
- * schemas/worker-1.json. A worker is started once and runs many runs.
+ * schemas/worker-1.json. A worker is started once and runs many runs. The key "type" of a line
+ * holds the first word below.
  *
  *   worker  hello {schema, token, trainer, versions, ranks, platform}
  *   pool    run {trial, path}      path of a run description
@@ -39,10 +40,12 @@ struct sdc_worker_message {
     char *message;          /* DONE; NULL if none */
 };
 
+/* Frees what the message owns; it is then empty. */
 SDC_API void sdc_worker_message_release(struct sdc_worker_message *m);
 /* One line with its newline; free with sdc_text_free. */
 SDC_API enum sdc_status sdc_worker_message_to_json(const struct sdc_worker_message *m, char **line,
                                                    struct sdc_error *err) SDC_MUST_CHECK;
+/* Fills *m, which holds nothing before, on success alone. SDC_INVALID, SDC_MISMATCH (schema). */
 SDC_API enum sdc_status sdc_worker_message_from_json(const char *line, size_t len,
                                                      struct sdc_worker_message *m,
                                                      struct sdc_error *err) SDC_MUST_CHECK;
