@@ -1,4 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -111,13 +112,18 @@ static void lines_hold_the_bytes_of_the_file(void **state) {
     }
 }
 
-/* A write-ahead log may end anywhere in its last line; what stands before it counts. */
+/* A write-ahead log may end anywhere in its last line; what stands before it counts. Files are slow
+ * to make, so the cuts are those beside line ends and some of the others. */
 static void every_cut_is_read_or_refused(void **state) {
     (void)state;
     char *text = sample();
     size_t len = strlen(text), header = (size_t)(strchr(text, '\n') - text) + 1;
     for (size_t cut = 0; cut <= len; cut++) {
         struct sdc_record r;
+        bool beside_end = cut < 2 || text[cut - 1] == '\n' || text[cut - 2] == '\n' ||
+                          text[cut] == '\n' || cut == len;
+        if (!beside_end && cut % 13 != 0)
+            continue;
         put("cut.sdc.jsonl", "w", text, cut);
         if (cut < header) {
             assert_status(SDC_INVALID, sdc_record_read("cut.sdc.jsonl", &r, &err));
@@ -135,15 +141,15 @@ static void every_cut_is_read_or_refused(void **state) {
     sdc__free(text);
 }
 
-/* One change at each byte, another kind at each: files are slow to make. */
+/* One change at every third byte, another kind at each. */
 static void damaged_bytes_never_crash(void **state) {
     (void)state;
     static const char marks[] = "{}[]\",:\\0 n\n";
     char *text = sample();
     size_t len = strlen(text);
-    for (size_t i = 0; i < len; i++) {
+    for (size_t i = 0; i < len; i += 3) {
         char old = text[i];
-        size_t k = i % (sizeof marks + 3);
+        size_t k = i / 3 % (sizeof marks + 3);
         struct sdc_record r;
         if (k < sizeof marks)
             text[i] = marks[k];
