@@ -83,7 +83,8 @@ static enum sdc_status print_totals(struct sdc_cli *cli, const struct sdc_ckpt *
     for (int p = 0; p < SDC_PART_COUNT; p++) {
         if (parts[p].tensors == 0)
             continue;
-        sdc_text_cell(&table, "%s", p == SDC_PART_NONE ? "no part" : sdc_part_name(p));
+        sdc_text_cell(&table, "%s",
+                      p == SDC_PART_NONE ? "no part" : sdc_part_name((enum sdc_part)p));
         sdc_text_count(&table, parts[p].tensors);
         sdc_text_cell(&table, "tensor%s", sdc_text_plural(parts[p].tensors));
         sdc_text_count(&table, parts[p].elements);
