@@ -56,7 +56,7 @@ def native(sdclab, ranks, steps, recipe, kernels):
         at = {}
         for line in open(os.path.join(out, "events.jsonl")):
             event = json.loads(line)
-            if event["event"] == "step":
+            if event["type"] == "step":
                 at[event["step"]] = event["elapsed"]
     return steps * 64 * ranks / (at[steps + warm] - at[warm])
 

@@ -27,38 +27,6 @@ void sdc_help_program(FILE *out) {
             "environment;\n5 internal; 130 interrupted.\n");
 }
 
-/* "-o, --output FILE" */
-static void option_head(const struct sdc_opt *o, char *text, size_t size) {
-    char letter[8] = "";
-    if (o->letter)
-        snprintf(letter, sizeof letter, "-%c, ", o->letter);
-    snprintf(text, size, "%s--%s%s%s", letter, o->name, o->value ? " " : "",
-             o->value ? o->value : "");
-}
-
-/* Help line with its default and, for enumerations, the choices. */
-static void option_help(FILE *out, const struct sdc_opt *o) {
-    fputs(o->help, out);
-    if (o->type == SDC_OPT_ENUM) {
-        fputs(" (", out);
-        for (int i = 0; o->choices[i]; i++)
-            fprintf(out, "%s%s", i ? ", " : "", o->choices[i]);
-        fputc(')', out);
-    }
-    if (o->def && o->type != SDC_OPT_FLAG)
-        fprintf(out, " [%s]", o->def);
-}
-
-static void options_text(FILE *out, const struct sdc_opt *table) {
-    for (const struct sdc_opt *o = table; o && o->type != SDC_OPT_END; o++) {
-        char head[80];
-        option_head(o, head, sizeof head);
-        fprintf(out, strlen(head) > 26 ? "  %s\n%30s" : "  %-26s  %s", head, "");
-        option_help(out, o);
-        fputc('\n', out);
-    }
-}
-
 void sdc_help_command(FILE *out, const struct sdc_command *command, const char *path) {
     fprintf(out, "sdclab %s: %s\n\n", path, command->summary);
     if (command->subcommands) {
@@ -72,8 +40,8 @@ void sdc_help_command(FILE *out, const struct sdc_command *command, const char *
     if (command->details)
         fprintf(out, "\n%s\n", command->details);
     fprintf(out, "\nOptions\n");
-    options_text(out, command->options);
-    options_text(out, sdc_common_options);
+    sdc_help_options(out, command->options);
+    sdc_help_options(out, sdc_common_options);
     if (command->examples)
         fprintf(out, "\nExamples\n%s\n", command->examples);
 }
@@ -145,7 +113,7 @@ static void markdown_cell(FILE *out, const char *text) {
 static void markdown_options(FILE *out, const struct sdc_opt *table) {
     for (const struct sdc_opt *o = table; o && o->type != SDC_OPT_END; o++) {
         char head[80];
-        option_head(o, head, sizeof head);
+        sdc_help_option_head(o, head, sizeof head);
         fputs("| `", out);
         markdown_cell(out, head);
         fputs("` | ", out);

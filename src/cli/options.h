@@ -15,6 +15,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #include "sdc/status.h"
 
@@ -71,5 +72,10 @@ enum sdc_status sdc_opt_parse(int argc, const char *const argv[], const struct s
                               struct sdc_error *err) SDC_MUST_CHECK;
 /* Frees the lists that parsing made in args, and the operands. */
 void sdc_opt_release(const struct sdc_opt *table, void *args, struct sdc_opt_operands *operands);
+
+/* "-o, --output FILE" */
+void sdc_help_option_head(const struct sdc_opt *o, char *text, size_t size);
+/* Help lines of a table, one an option. */
+void sdc_help_options(FILE *out, const struct sdc_opt *table);
 
 #endif

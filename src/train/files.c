@@ -8,6 +8,7 @@
 #include "base/str.h"
 #include "sdc/ckpt.h"
 #include "sdc/rng.h"
+#include "train/train.h"
 
 /* "f32 [120,400]" */
 static const char *kind_text(const struct sdc_tensor_desc *t, char *text, size_t size) {
@@ -154,4 +155,27 @@ enum sdc_status sdc_train_snapshot(const struct sdc_train_state *s, const char *
     enum sdc_status st = write_views(views, n, path, "safetensors", false, err);
     sdc__free(path);
     return st;
+}
+
+enum sdc_status sdc_train_checkpoint_step(const char *path, uint64_t *step, struct sdc_error *err) {
+    struct sdc_ckpt *ckpt = NULL;
+    int64_t found = 0;
+    struct sdc_tensor_view want = {.desc = {.name = "loop/step",
+                                            .dtype = SDC_DTYPE_I64,
+                                            .dtype_known = true,
+                                            .dtype_text = "I64",
+                                            .n_elems = 1},
+                                   .data = &found};
+    SDC_TRY(sdc_ckpt_open(path, &ckpt, err));
+    enum sdc_status st = read_tensor(ckpt, &want, err);
+    sdc_ckpt_close(ckpt);
+    if (st == SDC_OK && found < 0)
+        st = SDC_ERR(err, SDC_INVALID, "tensor loop/step: found %lld, expected at least 0",
+                     (long long)found);
+    if (st != SDC_OK) {
+        sdc_error_prefix(err, "%s", path);
+        return st;
+    }
+    *step = (uint64_t)found;
+    return SDC_OK;
 }

@@ -62,6 +62,14 @@ enum sdc_status sdc_trainer_run(struct sdc_trainer *t, const struct sdc_run *run
                                 struct sdc_train_result *result,
                                 struct sdc_error *err) SDC_MUST_CHECK;
 
+/* Steps of one epoch of this run's training data, which is loaded for it and kept. Statuses of
+ * sdc_dataset_open. */
+enum sdc_status sdc_trainer_epoch_steps(struct sdc_trainer *t, const struct sdc_run *run,
+                                        uint64_t *steps, struct sdc_error *err) SDC_MUST_CHECK;
+/* The step counter of a checkpoint. SDC_MISMATCH: it has none. */
+enum sdc_status sdc_train_checkpoint_step(const char *path, uint64_t *step,
+                                          struct sdc_error *err) SDC_MUST_CHECK;
+
 /* A rank thread did not come back: no more runs, and the process should end soon. */
 bool sdc_trainer_lost(const struct sdc_trainer *t);
 

@@ -131,6 +131,14 @@ static enum sdc_status get_dataset(struct sdc_trainer *t, const char *name, cons
     return SDC_OK;
 }
 
+enum sdc_status sdc_trainer_epoch_steps(struct sdc_trainer *t, const struct sdc_run *run,
+                                        uint64_t *steps, struct sdc_error *err) {
+    const struct sdc_dataset *set;
+    SDC_TRY(get_dataset(t, run->data.name, run->data.path, true, run->data.limit, &set, err));
+    *steps = sdc_sampler_steps_per_epoch(set->n, run->ranks, run->batch);
+    return SDC_OK;
+}
+
 static enum sdc_status get_model(struct sdc_trainer *t, const char *name,
                                  const struct sdc_model **model, struct sdc_error *err) {
     for (unsigned i = 0; i < t->n_models; i++) {

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * sdclab-train: the native trainer as a program. With a run description or options it trains once;
+ * started by a pool (SDCLAB_WORKER in the environment) it serves runs.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/clock.h"
+#include "base/json.h"
+#include "base/str.h"
+#include "cli/train_options.h"
+#include "io/io.h"
+#include "sdc/choice.h"
+#include "train/train.h"
+#include "train/worker.h"
+
+#define TALK_NS 1000000000u /* at most one line of progress in this time */
+
+static atomic_bool cancelled;
+
+static void on_signal(int number) {
+    (void)number;
+    atomic_store(&cancelled, true);
+}
+
+static int fail(const struct sdc_error *err) {
+    fprintf(stderr, "sdclab train: %s\n", err->message);
+    if (err->status == SDC_USAGE)
+        fprintf(stderr, "see 'sdclab train --help'\n");
+    return sdc_status_exit_code(err->status);
+}
+
+/* ---- progress ---- */
+
+struct talk {
+    bool terminal, line_open;
+    uint64_t last_ns, to_step;
+};
+
+static void end_line(struct talk *t) {
+    if (t->line_open)
+        fputc('\n', stderr);
+    t->line_open = false;
+}
+
+static void say_step(struct talk *t, const struct sdc_event *e) {
+    uint64_t now = sdc__now_ns();
+    if (now - t->last_ns < (t->terminal ? TALK_NS / 5 : TALK_NS) && e->step != t->to_step)
+        return;
+    t->last_ns = now;
+    fprintf(stderr, "%sstep %llu of %llu, loss %.4f, gradient norm %.4g, %.1f s%s",
+            t->terminal ? "\r\033[K" : "", (unsigned long long)e->step,
+            (unsigned long long)t->to_step, (double)e->loss[0], e->gradient_norm, e->elapsed,
+            t->terminal ? "" : "\n");
+    t->line_open = t->terminal;
+}
+
+static void say_event(void *arg, const struct sdc_event *e) {
+    struct talk *t = arg;
+    if (e->kind == SDC_EVENT_STEP) {
+        say_step(t, e);
+        return;
+    }
+    end_line(t);
+    for (uint32_t r = 0; e->kind == SDC_EVENT_EVAL && r < e->ranks; r++)
+        fprintf(stderr, "step %llu, rank %u: test loss %.4f, %llu of %llu right\n",
+                (unsigned long long)e->step, r, e->eval_loss[r],
+                (unsigned long long)e->eval_correct[r], (unsigned long long)e->samples);
+    if (e->kind == SDC_EVENT_CHECKPOINT)
+        fprintf(stderr, "step %llu: saved %s\n", (unsigned long long)e->step, e->paths[0]);
+    if (e->kind == SDC_EVENT_SNAPSHOT)
+        fprintf(stderr, "step %llu: %zu snapshots\n", (unsigned long long)e->step, e->n_paths);
+}
+
+/* ---- result ---- */
+
+static double rate(const struct sdc_train_result *r) {
+    return r->train_seconds > 0 ? (double)r->images / r->train_seconds : 0;
+}
+
+static void print_text(const struct sdc_train_result *r) {
+    printf("%s at step %llu: loss %.6g", sdc_end_reason_name(r->reason),
+           (unsigned long long)r->step, (double)r->loss);
+    if (r->evaluated)
+        printf(", test loss %.6g, accuracy %.2f %% (%llu of %llu)", r->eval_loss,
+               100.0 * (double)r->eval_correct / (double)r->eval_samples,
+               (unsigned long long)r->eval_correct, (unsigned long long)r->eval_samples);
+    printf(", %.0f images/s\n", rate(r));
+}
+
+static void print_json(const struct sdc_train_result *r) {
+    struct sdc_buf text = SDC_BUF_INIT;
+    struct sdc_jw w = sdc__jw(&text);
+    sdc__jw_obj(&w);
+    sdc__jw_kstr(&w, "reason", sdc_end_reason_name(r->reason));
+    sdc__jw_ku64(&w, "step", r->step);
+    sdc__jw_kf64(&w, "loss", (double)r->loss);
+    if (r->evaluated) {
+        sdc__jw_kf64(&w, "eval_loss", r->eval_loss);
+        sdc__jw_ku64(&w, "eval_correct", r->eval_correct);
+        sdc__jw_ku64(&w, "eval_samples", r->eval_samples);
+    }
+    sdc__jw_ku64(&w, "images", r->images);
+    sdc__jw_kf64(&w, "images_per_second", rate(r));
+    sdc__jw_kf64(&w, "seconds", r->seconds);
+    sdc__jw_obj_end(&w);
+    puts(text.failed ? "" : text.data);
+    sdc__buf_release(&text);
+}
+
+/* ---- running ---- */
+
+static enum sdc_status train(struct sdc_trainer *t, const struct sdc_run *run,
+                             const struct train_options *o, struct sdc_error *err) {
+    struct talk talk = {.terminal = isatty(STDERR_FILENO) != 0, .to_step = run->to_step};
+    struct sdc_train_hooks hooks = {
+        .event = o->quiet ? NULL : say_event, .arg = &talk, .cancel = &cancelled};
+    struct sdc_train_result result;
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    SDC_TRY(sdc__make_dirs(run->output, err));
+    enum sdc_status st = sdc_trainer_run(t, run, &hooks, &result, err);
+    end_line(&talk);
+    if (st != SDC_OK)
+        return st;
+    if (o->json)
+        print_json(&result);
+    else
+        print_text(&result);
+    return SDC_OK;
+}
+
+static enum sdc_status print_description(const struct sdc_run *run, struct sdc_error *err) {
+    char *json;
+    SDC_TRY(sdc_run_to_json(run, &json, err));
+    fputs(json, stdout);
+    sdc_text_free(json);
+    return SDC_OK;
+}
+
+/* A run description decides everything; an option beside it would be silently without effect. */
+static enum sdc_status only_run(int argc, char *argv[], struct sdc_error *err) {
+    static const char *const allowed[] = {"--run", "--dry-run", "--json", "--quiet",
+                                          "-q",    "--help",    "-h",     NULL};
+    for (int i = 1; i < argc; i++) {
+        size_t k = 0, len = strcspn(argv[i], "=");
+        if (argv[i][0] != '-')
+            continue;
+        while (allowed[k] && (strlen(allowed[k]) != len || strncmp(allowed[k], argv[i], len) != 0))
+            k++;
+        if (!allowed[k])
+            return SDC_ERR(err, SDC_USAGE, "%.*s has no effect beside --run, which decides all",
+                           (int)len, argv[i]);
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status carry_out(const struct train_options *o, struct sdc_error *err) {
+    struct sdc_trainer *t = NULL;
+    struct sdc_run run = {0};
+    SDC_TRY(sdc_trainer_new(&t, err));
+    enum sdc_status st =
+        o->run ? sdc_run_read(o->run, &run, err) : train_options_to_run(o, t, &run, err);
+    if (st == SDC_OK)
+        st = o->dry_run ? print_description(&run, err) : train(t, &run, o, err);
+    sdc_run_release(&run);
+    bool lost = sdc_trainer_lost(t);
+    sdc_trainer_free(t);
+    if (lost) { /* its threads may still run: no clean-up may pull memory from under them */
+        fail(err);
+        _exit(sdc_status_exit_code(st));
+    }
+    return st;
+}
+
+static void print_help(void) {
+    puts("sdclab train: train a model with the native distributed trainer\n\n"
+         "usage: sdclab train [OPTIONS]\n       sdclab train --run FILE\n\nOptions");
+    sdc_help_options(stdout, train_option_table);
+    puts("\nRecipes");
+    for (size_t i = 0; i < sdc_recipe_count(); i++)
+        printf("  %-26s  %s\n", sdc_recipe_at(i)->name, sdc_recipe_at(i)->summary);
+    puts("\nExamples\n"
+         "  sdclab train --ranks 2 --epochs 3 --save lenet5.h5\n"
+         "  sdclab train --ranks 2 --recipe horovod/rank0-broadcast --load lenet5.h5 --steps 40");
+}
+
+static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err) {
+    struct train_options o = {0};
+    struct sdc_opt_operands operands = {0};
+    enum sdc_status st = sdc_opt_parse(argc - 1, (const char *const *)argv + 1, train_option_table,
+                                       &o, NULL, NULL, &operands, err);
+    if (st == SDC_OK && operands.n > 0)
+        st = SDC_ERR(err, SDC_USAGE, "'%s' is not an option", operands.items[0]);
+    if (st == SDC_OK && o.run)
+        st = only_run(argc, argv, err);
+    if (st == SDC_OK && o.help)
+        print_help();
+    else if (st == SDC_OK)
+        st = carry_out(&o, err);
+    sdc_opt_release(train_option_table, &o, &operands);
+    return st;
+}
+
+static int serve(const char *where) {
+    struct sdc_error err;
+    const char *token = getenv(SDC_TOKEN_ENV);
+    if (!token) {
+        SDC_ERR(&err, SDC_USAGE, "%s is set and %s is not", SDC_WORKER_ENV, SDC_TOKEN_ENV);
+        return fail(&err);
+    }
+    enum sdc_status st = sdc_train_serve(where, token, &err);
+    if (st == SDC_OK)
+        return 0;
+    int code = fail(&err);
+    if (st == SDC_INTERNAL)
+        _exit(code);
+    return code;
+}
+
+int main(int argc, char *argv[]) {
+    struct sdc_error err;
+    const char *where = getenv(SDC_WORKER_ENV);
+    if (where && argc == 1)
+        return serve(where);
+    enum sdc_status st = run_program(argc, argv, &err);
+    int code = st == SDC_OK ? 0 : fail(&err);
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "sdclab train: could not write the result to standard output\n");
+        return code ? code : sdc_status_exit_code(SDC_IO);
+    }
+    return code;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "cli/train_options.h"
+
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/limits.h"
+#include "base/str.h"
+
+#define AT(member) offsetof(struct train_options, member)
+
+static const char *const kernel_names[] = {"onednn", "ref", NULL};
+static const char *const format_names[] = {"hdf5", "safetensors", NULL};
+static const char *const who_names[] = {"rank0", "all", NULL};
+
+const struct sdc_opt train_option_table[] = {
+    {SDC_OPT_STR, "run", 0, AT(run), "FILE", NULL,
+     "carry out this run description; all else is in it", 0, 0, NULL},
+    {SDC_OPT_STR, "model", 0, AT(model), "NAME", "lenet5", "mlp or lenet5", 0, 0, NULL},
+    {SDC_OPT_STR, "data", 0, AT(data), "NAME", "fashion-mnist", "fashion-mnist or synthetic", 0, 0,
+     NULL},
+    {SDC_OPT_STR, "data-path", 0, AT(data_path), "DIR", NULL,
+     "folder of the data files, instead of the system's", 0, 0, NULL},
+    {SDC_OPT_U64, "data-limit", 0, AT(data_limit), "N", "0",
+     "use the first N training samples only, 0 = all", 0, 0, NULL},
+    {SDC_OPT_ENUM, "kernels", 0, AT(kernels), "NAME", "onednn", "arithmetic of the layers", 0, 0,
+     kernel_names},
+    {SDC_OPT_U64, "ranks", 0, AT(ranks), "N", "1", "ranks, as threads of this process", 1,
+     SDC_MAX_RANKS, NULL},
+    {SDC_OPT_U64, "batch", 0, AT(batch), "N", "64", "samples per rank and step", 1, 1048576, NULL},
+    {SDC_OPT_F64, "lr", 0, AT(lr), "X", "0.05", "learning rate", 0, 0, NULL},
+    {SDC_OPT_F64, "momentum", 0, AT(momentum), "X", "0.9", "momentum of SGD", 0, 0, NULL},
+    {SDC_OPT_F64, "weight-decay", 0, AT(weight_decay), "X", "0", "weight decay", 0, 0, NULL},
+    {SDC_OPT_STR, "recipe", 0, AT(recipe), "NAME", NULL,
+     "strategy and load rules (single; ddp/after-wrap-all for more ranks)", 0, 0, NULL},
+    {SDC_OPT_U64, "seed", 0, AT(seed), "N", "1", "seed of the initial weights", 0, 0, NULL},
+    {SDC_OPT_U64, "seed-data", 0, AT(seed_data), "N", "1", "seed of the data order", 0, 0, NULL},
+    {SDC_OPT_U64, "steps", 0, AT(steps), "N", "0", "steps to train", 0, 0, NULL},
+    {SDC_OPT_U64, "epochs", 0, AT(epochs), "N", "0",
+     "epochs to train, where --steps is not given (1)", 0, 0, NULL},
+    {SDC_OPT_STR, "load", 0, AT(load), "FILE", NULL, "start from this checkpoint", 0, 0, NULL},
+    {SDC_OPT_LIST, "load-rank", 0, AT(load_rank), "R=FILE", NULL, "rank R reads this file instead",
+     0, 0, NULL},
+    {SDC_OPT_STR, "save", 0, AT(save), "FILE", NULL, "save a checkpoint at the end", 0, 0, NULL},
+    {SDC_OPT_ENUM, "format", 0, AT(format), "NAME", "hdf5", "format of the saved checkpoint", 0, 0,
+     format_names},
+    {SDC_OPT_U64, "eval-samples", 0, AT(eval_samples), "N", "10000",
+     "test samples of an evaluation, 0 = none", 0, 0, NULL},
+    {SDC_OPT_U64, "eval-every", 0, AT(eval_every), "N", "0",
+     "steps between evaluations, 0 = at the end", 0, 0, NULL},
+    {SDC_OPT_ENUM, "eval-who", 0, AT(eval_who), "WHO", "rank0", "which replicas are evaluated", 0,
+     0, who_names},
+    {SDC_OPT_U64, "digest-every", 0, AT(digest_every), "N", "0",
+     "steps between state digests, 0 = at the end", 0, 0, NULL},
+    {SDC_OPT_LIST, "snapshot", 0, AT(snapshot), "STEP", NULL,
+     "every rank writes its state at this step", 0, 0, NULL},
+    {SDC_OPT_STR, "output", 'o', AT(output), "DIR", "sdclab-train.out",
+     "folder of events.jsonl and snapshots, made if missing", 0, 0, NULL},
+    {SDC_OPT_FLAG, "dry-run", 0, AT(dry_run), NULL, NULL, "print the run description, do not train",
+     0, 0, NULL},
+    {SDC_OPT_FLAG, "json", 0, AT(json), NULL, NULL, "print the result as JSON", 0, 0, NULL},
+    {SDC_OPT_FLAG, "quiet", 'q', AT(quiet), NULL, NULL, "print results and errors only", 0, 0,
+     NULL},
+    {SDC_OPT_FLAG, "help", 'h', AT(help), NULL, NULL, "show this help", 0, 0, NULL},
+    {.type = SDC_OPT_END},
+};
+
+static enum sdc_status set_text(char **member, const char *value, struct sdc_error *err) {
+    sdc__free(*member);
+    *member = value ? sdc__strdup(value) : NULL;
+    return value && !*member ? SDC_NOMEM(err, "a run description") : SDC_OK;
+}
+
+static enum sdc_status set_loads(const struct train_options *o, struct sdc_run *run,
+                                 struct sdc_error *err) {
+    if (!o->load && o->load_rank.n == 0)
+        return SDC_OK;
+    run->load = sdc__calloc(run->ranks, sizeof *run->load);
+    if (!run->load)
+        return SDC_NOMEM(err, "a run description");
+    run->n_load = run->ranks;
+    for (uint32_t r = 0; r < run->ranks; r++)
+        SDC_TRY(set_text(&run->load[r].path, o->load, err));
+    for (size_t i = 0; i < o->load_rank.n; i++) {
+        const char *word = o->load_rank.items[i], *eq = strchr(word, '=');
+        char number[16] = {0};
+        unsigned long long rank = run->ranks;
+        if (eq && (size_t)(eq - word) < sizeof number)
+            memcpy(number, word, (size_t)(eq - word));
+        if (!sdc__parse_u64(number, &rank) || rank >= run->ranks || !eq[1])
+            return SDC_ERR(err, SDC_USAGE,
+                           "--load-rank: found '%s', expected R=FILE with R from 0 to %u", word,
+                           run->ranks - 1);
+        SDC_TRY(set_text(&run->load[rank].path, eq + 1, err));
+    }
+    /* all files must agree on the step, which the trainer checks */
+    for (uint32_t r = 0; r < run->ranks; r++)
+        if (run->load[r].path)
+            return sdc_train_checkpoint_step(run->load[r].path, &run->from_step, err);
+    return SDC_OK;
+}
+
+static enum sdc_status set_snapshots(const struct train_options *o, struct sdc_run *run,
+                                     struct sdc_error *err) {
+    if (o->snapshot.n == 0)
+        return SDC_OK;
+    run->snapshot_steps = sdc__calloc(o->snapshot.n, sizeof *run->snapshot_steps);
+    if (!run->snapshot_steps)
+        return SDC_NOMEM(err, "a run description");
+    for (size_t i = 0; i < o->snapshot.n; i++) {
+        unsigned long long step;
+        if (!sdc__parse_u64(o->snapshot.items[i], &step))
+            return SDC_ERR(err, SDC_USAGE, "--snapshot: found '%s', expected a step number",
+                           o->snapshot.items[i]);
+        run->snapshot_steps[run->n_snapshot_steps++] = step;
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status set_steps(const struct train_options *o, struct sdc_trainer *t,
+                                 struct sdc_run *run, struct sdc_error *err) {
+    uint64_t steps = o->steps, per_epoch;
+    if (steps > 0 && o->epochs > 0)
+        return SDC_ERR(err, SDC_USAGE, "--steps and --epochs exclude each other");
+    if (steps == 0) {
+        SDC_TRY(sdc_trainer_epoch_steps(t, run, &per_epoch, err));
+        steps = (o->epochs ? o->epochs : 1) * per_epoch;
+    }
+    run->to_step = run->from_step + steps;
+    return SDC_OK;
+}
+
+enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_trainer *t,
+                                     struct sdc_run *run, struct sdc_error *err) {
+    sdc_run_init(run);
+    run->ranks = (uint32_t)o->ranks;
+    run->batch = (uint32_t)o->batch;
+    run->seed_init = o->seed;
+    run->seed_data = o->seed_data;
+    run->data.limit = o->data_limit;
+    run->optimizer.lr = o->lr;
+    run->optimizer.momentum = o->momentum;
+    run->optimizer.weight_decay = o->weight_decay;
+    run->eval_samples = o->eval_samples;
+    run->eval_every = o->eval_every;
+    run->eval_who = o->eval_who == 0 ? SDC_WHO_RANK0 : SDC_WHO_ALL;
+    run->digest_every = o->digest_every;
+    SDC_TRY(set_text(&run->trial, "command-line", err));
+    SDC_TRY(set_text(&run->model, o->model, err));
+    SDC_TRY(set_text(&run->kernels, kernel_names[o->kernels], err));
+    SDC_TRY(set_text(&run->data.name, o->data, err));
+    SDC_TRY(set_text(&run->data.path, o->data_path, err));
+    SDC_TRY(set_text(&run->save.path, o->save, err));
+    SDC_TRY(set_text(&run->save.format, format_names[o->format], err));
+    SDC_TRY(set_text(&run->output, o->output, err));
+    const char *recipe = run->ranks == 1 ? "single" : "ddp/after-wrap-all";
+    SDC_TRY(sdc_run_set_recipe(run, o->recipe ? o->recipe : recipe, err));
+    SDC_TRY(set_loads(o, run, err));
+    SDC_TRY(set_snapshots(o, run, err));
+    SDC_TRY(set_steps(o, t, run, err));
+    return sdc_run_check(run, err);
+}

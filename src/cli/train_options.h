@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Options of sdclab-train, and the run description that they amount to.
+ */
+#ifndef SDC_CLI_TRAIN_OPTIONS_H
+#define SDC_CLI_TRAIN_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "cli/options.h"
+#include "sdc/run.h"
+#include "sdc/status.h"
+#include "train/train.h"
+
+struct train_options {
+    const char *run, *model, *data, *data_path, *recipe, *load, *save, *output;
+    int kernels, format, eval_who;
+    uint64_t data_limit, ranks, batch, seed, seed_data, steps, epochs;
+    uint64_t eval_samples, eval_every, digest_every;
+    double lr, momentum, weight_decay;
+    struct sdc_opt_list load_rank, snapshot;
+    bool dry_run, json, quiet, help;
+};
+
+extern const struct sdc_opt train_option_table[];
+
+/* Fills *run, which is to be released in any case but SDC_OK too. The trainer is used to find out
+ * how many steps an epoch has. SDC_USAGE names the option. */
+enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_trainer *t,
+                                     struct sdc_run *run, struct sdc_error *err) SDC_MUST_CHECK;
+
+#endif
