@@ -3,6 +3,7 @@
  * What every checkpoint format must do, run over all formats of the table.
  */
 #include <errno.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -500,6 +501,51 @@ static void every_truncation_is_refused(void **state) {
     free_state(made);
 }
 
+/* One thread per object, several objects at once. */
+static void *work(void *user) {
+    const char *path = user;
+    struct sdc_error e;
+    for (int round = 0; round < 20; round++) {
+        struct sdc_ckpt_writer *w = NULL;
+        struct sdc_ckpt *c = NULL;
+        const uint64_t shape[1] = {1000};
+        float data[1000], back[1000];
+        for (int i = 0; i < 1000; i++)
+            data[i] = (float)(i * round);
+        const struct sdc_tensor_desc d = {
+            .name = "model/w", .dtype = SDC_DTYPE_F32, .rank = 1, .shape = shape};
+        if (sdc_ckpt_writer_new(path, format, true, &w, &e) != SDC_OK)
+            return user;
+        if (sdc_ckpt_writer_put(w, &d, data, &e) != SDC_OK ||
+            sdc_ckpt_writer_commit(w, false, &e) != SDC_OK) {
+            sdc_ckpt_writer_abandon(w);
+            return user;
+        }
+        bool ok = sdc_ckpt_open(path, &c, &e) == SDC_OK &&
+                  sdc_ckpt_read(c, 0, 0, 1000, back, &e) == SDC_OK &&
+                  memcmp(data, back, sizeof data) == 0 &&
+                  /* a failure, with libhdf5's error stack */
+                  sdc_ckpt_open("dir", &(struct sdc_ckpt *){NULL}, &e) != SDC_OK;
+        sdc_ckpt_close(c);
+        if (!ok)
+            return user;
+    }
+    return NULL;
+}
+
+static void threads_do_not_disturb_each_other(void **state) {
+    (void)state;
+    static char paths[4][16] = {"dir/0", "dir/1", "dir/2", "dir/3"};
+    pthread_t threads[4];
+    for (int i = 0; i < 4; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, work, paths[i]), 0);
+    for (int i = 0; i < 4; i++) {
+        void *failed;
+        assert_int_equal(pthread_join(threads[i], &failed), 0);
+        assert_null(failed);
+    }
+}
+
 /* ---- what is no checkpoint at all, whatever the format ---- */
 
 #define B(text) text, sizeof text - 1 /* bytes that may hold NULs, and their number */
@@ -564,6 +610,7 @@ int main(void) {
         {"an_existing_file_is_kept_unless_told", an_existing_file_is_kept_unless_told},
         {"a_full_disk_loses_nothing", a_full_disk_loses_nothing},
         {"no_memory_anywhere_is_reported", no_memory_anywhere_is_reported},
+        {"threads_do_not_disturb_each_other", threads_do_not_disturb_each_other},
         {"every_truncation_is_refused", every_truncation_is_refused},
     };
     enum { N_CASES = sizeof cases / sizeof *cases };

@@ -39,7 +39,9 @@ static bool probe_with(hid_t fapl, hid_t fcpl, hid_t dcpl, bool *counted) {
     haddr_t addr = HADDR_UNDEF;
     hsize_t stored = 0;
     unsigned mask = 0;
-    hid_t file = H5Fcreate("sdclab-probe", H5F_ACC_TRUNC, fcpl, fapl); /* never on disk */
+    char name[64]; /* never on disk; of its own for each thread, as libhdf5 tells files by name */
+    (void)snprintf(name, sizeof name, "sdclab-probe-%p", (void *)name);
+    hid_t file = H5Fcreate(name, H5F_ACC_TRUNC, fcpl, fapl);
     if (file < 0)
         return false;
     if ((space = H5Screate_simple(1, &size, NULL)) < 0 || H5Pset_chunk(dcpl, 1, &size) < 0 ||

@@ -8,6 +8,7 @@
  */
 #include "ckpt/fmt/hdf5.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* Memory of the image is reserved in steps of this: enough for all data and the usual headers, so
@@ -133,8 +134,12 @@ static enum sdc_status h5_write(struct sdc_file *file, const char *path,
     for (size_t i = 0; i < n; i++)
         total += puts[i].size;
     struct sdc_h5_quiet q = sdc__h5_quiet();
+    /* never on disk; but libhdf5 takes two files in memory of one name for the same file, and
+     * several threads may be here */
+    char name[64];
+    (void)snprintf(name, sizeof name, "sdclab-image-%p", (void *)&p);
     if (!plists_make(&p, GROWTH_BASE + n * GROWTH_PER_TENSOR + total) ||
-        (h5 = H5Fcreate("sdclab-image", H5F_ACC_TRUNC, p.fcpl, p.fapl)) < 0) { /* not on disk */
+        (h5 = H5Fcreate(name, H5F_ACC_TRUNC, p.fcpl, p.fapl)) < 0) {
         st = sdc__h5_fail(err, SDC_NO_MEMORY, path, "write");
         goto out;
     }
