@@ -417,3 +417,24 @@ enum sdc_status sdc__store_platform(struct sdc_store *store, const char *text,
         *id = sdc__stmt_get_i64(&q);
     return sdc__stmt_end(&q);
 }
+
+enum sdc_status sdc__store_get_platform(struct sdc_store *store, int64_t id, char **text,
+                                        char **versions_json, struct sdc_error *err) {
+    struct sdc_stmt q = sdc__stmt(store, "SELECT text, versions FROM platform WHERE id=?", err);
+    *text = NULL;
+    *versions_json = NULL;
+    sdc__stmt_i64(&q, id);
+    if (sdc__stmt_row(&q)) {
+        *text = sdc__stmt_take_text(&q);
+        *versions_json = sdc__stmt_take_text(&q);
+    }
+    enum sdc_status st = sdc__stmt_end(&q);
+    if (st == SDC_OK && !*text)
+        st = SDC_ERR(err, SDC_NOT_FOUND, "%s: no platform %" PRId64, store->dir, id);
+    if (st != SDC_OK) {
+        sdc__free(*text);
+        sdc__free(*versions_json);
+        *text = *versions_json = NULL;
+    }
+    return st;
+}

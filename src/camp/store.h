@@ -69,6 +69,10 @@ enum sdc_status sdc__store_platform(struct sdc_store *store, const char *text,
                                     const char *versions_json, int64_t *id,
                                     struct sdc_error *err) SDC_MUST_CHECK;
 
+/* Texts of platform `id`; SDC_NOT_FOUND. Free each with sdc__free; versions may come back NULL. */
+enum sdc_status sdc__store_get_platform(struct sdc_store *store, int64_t id, char **text,
+                                        char **versions_json, struct sdc_error *err) SDC_MUST_CHECK;
+
 /* ---- rows ---- */
 
 enum sdc_series_kind { SDC_SERIES_LOSS, SDC_SERIES_EVAL };

@@ -15,6 +15,7 @@
 #include "report/report.h"
 
 #define SHOWN_SITES 4
+#define N_FACTS     16
 
 struct report_args {
     const char *output;
@@ -33,7 +34,7 @@ struct joined {
     struct sdc_report_layer *layers;
     struct sdc_report_spread *spreads;
     struct sdc_report_trial *trials;
-    struct sdc_report_fact facts[8];
+    struct sdc_report_fact facts[N_FACTS];
     char **texts; /* owned texts of all of these */
     size_t n_texts, cap_texts;
 };
@@ -70,18 +71,30 @@ static const char *keep_meta(struct joined *j, const char *key) {
 static enum sdc_status join_cells(struct joined *j, struct sdc_error *err) {
     const struct sdc_plan *plan = j->campaign.plan;
     const struct sdc_results *r = j->campaign.results;
-    size_t nf = plan->spec->n_factors;
+    const struct sdc_spec *spec = plan->spec;
+    /* several checkpoints are one more factor, before the others */
+    size_t first = spec->n_checkpoints > 1, nf = spec->n_factors + first;
     j->factors = sdc__calloc(nf, sizeof *j->factors);
     j->cells = sdc__calloc(plan->n_cells, sizeof *j->cells);
     j->values = sdc__calloc(plan->n_cells * nf, sizeof *j->values);
     if (!j->factors || !j->cells || !j->values)
         return SDC_NOMEM(err, "a report");
-    for (size_t f = 0; f < nf; f++)
-        j->factors[f] = plan->spec->factors[f].path;
+    if (first)
+        j->factors[0] = "checkpoint";
+    for (size_t f = 0; f < spec->n_factors; f++)
+        j->factors[first + f] = spec->factors[f].path;
     for (size_t c = 0; c < plan->n_cells; c++) {
         const char **values = j->values + c * nf;
-        for (size_t f = 0; f < nf; f++)
-            values[f] = plan->spec->factors[f].levels[plan->cells[c].level[f]].text;
+        struct sdc_buf step = SDC_BUF_INIT;
+        if (first) {
+            sdc__buf_printf(&step, "%llu",
+                            (unsigned long long)spec->checkpoints[plan->cells[c].checkpoint]);
+            values[0] = keep(j, &step);
+            if (!values[0])
+                return SDC_NOMEM(err, "a report");
+        }
+        for (size_t f = 0; f < spec->n_factors; f++)
+            values[first + f] = spec->factors[f].levels[plan->cells[c].level[f]].text;
         j->cells[c] = (struct sdc_report_cell){
             .label = plan->cells[c].label, .values = values, .n_planned = r->cells[c].n_planned};
     }
@@ -142,6 +155,47 @@ static enum sdc_status join_curves(struct joined *j, struct sdc_error *err) {
     return SDC_OK;
 }
 
+/* A fact whose text is in the buffer; left out where there is no room or no text. */
+static void add_fact(struct joined *j, const char *name, struct sdc_buf *b) {
+    const char *text = b->len ? keep(j, b) : NULL;
+    sdc__buf_release(b);
+    if (text && j->report.n_facts < N_FACTS)
+        j->facts[j->report.n_facts++] = (struct sdc_report_fact){name, text};
+}
+
+/* Which clean restarts repeated, and the notes of their gates. */
+static void gate_fact(struct joined *j, const struct sdc_store_golden *goldens, size_t n) {
+    struct sdc_buf b = SDC_BUF_INIT;
+    size_t passed = 0;
+    const char *note = NULL;
+    for (size_t i = 0; i < n; i++) {
+        passed += goldens[i].passed;
+        if (goldens[i].message && (!note || !goldens[i].passed))
+            note = goldens[i].message;
+    }
+    sdc__buf_printf(&b, "%zu of %zu clean restarts repeated bit for bit, with equal replicas",
+                    passed, n);
+    if (note)
+        sdc__buf_printf(&b, "; %s", note);
+    add_fact(j, "gate", &b);
+}
+
+static void platform_facts(struct joined *j) {
+    struct sdc_error ignored;
+    for (int64_t id = 1;; id++) {
+        char *text = NULL, *versions = NULL;
+        struct sdc_buf b = SDC_BUF_INIT;
+        if (sdc__store_get_platform(j->campaign.store, id, &text, &versions, &ignored) != SDC_OK)
+            break;
+        sdc__buf_puts(&b, text);
+        add_fact(j, "platform", &b);
+        sdc__buf_puts(&b, versions ? versions : "");
+        add_fact(j, "versions", &b);
+        sdc__free(text);
+        sdc__free(versions);
+    }
+}
+
 /* Replicas of one kind over all goldens. */
 struct spread_sum {
     uint64_t n, held_out, alarms;
@@ -172,6 +226,7 @@ static enum sdc_status sum_replicas(struct joined *j, struct spread_sum sums[2],
     SDC_TRY_OUT(st, sdc__store_list_replicas(j->campaign.store, NULL, 0, &replicas, &n, err));
     for (size_t i = 0; i < n; i++)
         add_replica(&sums[replicas[i].kind], &replicas[i], goldens, n_goldens);
+    gate_fact(j, goldens, n_goldens);
 out:
     for (size_t i = 0; i < n_goldens; i++)
         sdc__store_golden_release(&goldens[i]);
@@ -278,13 +333,13 @@ static void join_facts(struct joined *j) {
     struct sdc_report_fact facts[] = {
         {"made by", keep_meta(j, "tool")},
         {"spec", s->hash},
-        {"platform", keep_meta(j, "platform")},
         {"INVALID", invalid},
     };
     for (size_t i = 0; i < sizeof facts / sizeof facts[0]; i++)
         if (facts[i].value)
             j->facts[j->report.n_facts++] = facts[i];
     j->report.facts = j->facts;
+    platform_facts(j);
 }
 
 static void release(struct joined *j) {

@@ -8,8 +8,10 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "camp/plan.h"
 #include "camp/spec.h"
 #include "io/io.h"
+#include "sdc/rng.h"
 #include "test.h"
 
 static struct sdc_error err;
@@ -276,6 +278,50 @@ static void examples_parse(void **state) {
     }
 }
 
+/* Damaged texts are refused or read, and never break the reader. */
+static void damaged_specs_do_no_harm(void **state) {
+    (void)state;
+    static const char marks[] = "{}[]:,-#&*!|>'\"%@`\n\t 0";
+    struct sdc_buf b = SDC_BUF_INIT;
+    struct sdc_rng rng;
+    sdc__spec_template("x", &b);
+    assert_false(b.failed);
+    sdc_rng_init(&rng, 1, SDC_RNG_TEST, 0, 0);
+    for (int i = 0; i < 3000; i++) {
+        size_t at = (size_t)sdc_rng_below(&rng, b.len);
+        char old = b.data[at];
+        struct sdc_spec *spec = NULL;
+        b.data[at] = marks[sdc_rng_below(&rng, sizeof marks - 1)];
+        size_t len = i % 3 ? b.len : at + 1; /* cut off, too */
+        if (sdc__spec_parse(b.data, len, "s.yaml", &spec, &err) == SDC_OK)
+            sdc__spec_free(spec);
+        else
+            assert_non_null(strstr(err.message, "s.yaml"));
+        b.data[at] = old;
+    }
+    sdc__buf_release(&b);
+}
+
+/* Each allocation of reading and planning fails once: a status, and nothing lost. */
+static void missing_memory_is_reported(void **state) {
+    (void)state;
+    const char *text = PAIRED "claims: [H1a, H3]\ntensors: [a, b]\ntrials: 2\n";
+    for (uint64_t n = 1;; n++) {
+        struct sdc_spec *spec = NULL;
+        struct sdc_plan *plan = NULL;
+        assert_in_range(n, 1, 20000);
+        sdc__alloc_fail_at(n);
+        enum sdc_status st = sdc__spec_parse(text, strlen(text), "s.yaml", &spec, &err);
+        if (st == SDC_OK)
+            st = sdc__plan_new(spec, &plan, &err);
+        sdc__alloc_fail_at(0);
+        sdc__plan_free(plan);
+        sdc__spec_free(spec);
+        if (st == SDC_OK)
+            break;
+    }
+}
+
 static void missing_files_are_named(void **state) {
     (void)state;
     struct sdc_spec *spec = NULL;
@@ -294,6 +340,8 @@ int main(void) {
         cmocka_unit_test(differing_keys_are_named),
         cmocka_unit_test(the_template_parses),
         cmocka_unit_test(examples_parse),
+        cmocka_unit_test(damaged_specs_do_no_harm),
+        cmocka_unit_test(missing_memory_is_reported),
         cmocka_unit_test(missing_files_are_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

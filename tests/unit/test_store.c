@@ -142,6 +142,13 @@ static void goldens_and_replicas_come_back(void **state) {
     assert_ok(sdc__store_platform(store, "cpu a", "{}", &again, &err));
     assert_int_equal(one, again);
     assert_int_not_equal(one, two);
+    char *text = NULL, *versions = NULL;
+    assert_ok(sdc__store_get_platform(store, two, &text, &versions, &err));
+    assert_string_equal(text, "cpu b");
+    assert_string_equal(versions, "{}");
+    sdc__free(text);
+    sdc__free(versions);
+    assert_status(SDC_NOT_FOUND, sdc__store_get_platform(store, 99, &text, &versions, &err));
     struct sdc_store_point points[2] = {{SDC_SERIES_LOSS, 301, 0, 0.25, NAN, 1},
                                         {SDC_SERIES_LOSS, 302, 0, 0.125, NAN, 1}};
     struct sdc_store_golden g = {.group = "g2",
