@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "base/hash.h"
 
+#include <stdio.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -46,4 +47,15 @@ struct sdc_digest sdc__hasher_finish(struct sdc_hasher *h) {
 
 void sdc__digest_text(const struct sdc_digest *d, char text[SDC_DIGEST_TEXT_SIZE]) {
     sdc__hex_encode(d->bytes, sizeof d->bytes, text);
+}
+
+static void print_version(char *text, size_t size, unsigned v) {
+    snprintf(text, size, "%u.%u.%u", v / 10000, v / 100 % 100, v % 100);
+}
+
+void sdc__hash_library(char *text, size_t size) {
+    char built[32], running[32];
+    print_version(built, sizeof built, XXH_VERSION_NUMBER);
+    print_version(running, sizeof running, XXH_versionNumber());
+    snprintf(text, size, "xxHash built %s, running %s", built, running);
 }

@@ -33,4 +33,7 @@ struct sdc_digest sdc__hasher_finish(struct sdc_hasher *h);
 
 void sdc__digest_text(const struct sdc_digest *d, char text[SDC_DIGEST_TEXT_SIZE]);
 
+/* "xxHash built VERSION, running VERSION" of the library behind this file. */
+void sdc__hash_library(char *text, size_t size);
+
 #endif

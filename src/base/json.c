@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -321,4 +322,8 @@ void sdc__jw_kf64(struct sdc_jw *w, const char *key, double v) {
 void sdc__jw_kbool(struct sdc_jw *w, const char *key, bool v) {
     sdc__jw_key(w, key);
     sdc__jw_bool(w, v);
+}
+
+void sdc__json_library(char *text, size_t size) {
+    snprintf(text, size, "jansson built %s, running %s", JANSSON_VERSION, jansson_version_str());
 }

@@ -95,4 +95,7 @@ void sdc__jw_ku64(struct sdc_jw *w, const char *key, uint64_t v);
 void sdc__jw_kf64(struct sdc_jw *w, const char *key, double v);
 void sdc__jw_kbool(struct sdc_jw *w, const char *key, bool v);
 
+/* "jansson built VERSION, running VERSION" of the library behind this file. */
+void sdc__json_library(char *text, size_t size);
+
 #endif

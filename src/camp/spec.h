@@ -194,4 +194,7 @@ enum sdc_key_class sdc__key_class(enum sdc_key key);
 /* A commented spec that explains every key and parses; appended to out. */
 void sdc__spec_template(const char *name, struct sdc_buf *out);
 
+/* "libyaml built VERSION, running VERSION" of the library behind this file. */
+void sdc__spec_library(char *text, size_t size);
+
 #endif

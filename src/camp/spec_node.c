@@ -13,6 +13,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "camp/spec.h"
 
 enum sdc_status sdc__spec_error(struct sdc_error *err, enum sdc_status status, const char *what,
                                 int line, int column, const char *fmt, ...) {
@@ -281,4 +282,8 @@ enum sdc_status sdc__node_parse(const char *text, size_t len, const char *what,
         *root = NULL;
     }
     return st;
+}
+
+void sdc__spec_library(char *text, size_t size) {
+    snprintf(text, size, "libyaml running %s", yaml_get_version_string());
 }

@@ -438,3 +438,7 @@ enum sdc_status sdc__store_get_platform(struct sdc_store *store, int64_t id, cha
     }
     return st;
 }
+
+void sdc__store_library(char *text, size_t size) {
+    snprintf(text, size, "SQLite built %s, running %s", SQLITE_VERSION, sqlite3_libversion());
+}

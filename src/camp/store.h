@@ -263,4 +263,7 @@ enum sdc_status sdc__store_list_replicas(struct sdc_store *store, const char *gr
                                          int64_t platform, struct sdc_store_replica **list,
                                          size_t *n, struct sdc_error *err) SDC_MUST_CHECK;
 
+/* "SQLite built VERSION, running VERSION" of the library behind this file. */
+void sdc__store_library(char *text, size_t size);
+
 #endif

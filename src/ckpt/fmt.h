@@ -126,4 +126,7 @@ extern const struct sdc_ckpt_writer_ops sdc__writer_hdf5, sdc__writer_safetensor
 const struct sdc_ckpt_fmt_ops *const *sdc__ckpt_fmt_table(size_t *n);
 const struct sdc_ckpt_writer_ops *sdc__ckpt_writer_find(const char *format); /* or NULL */
 
+/* "HDF5 built VERSION, running VERSION" of the library behind this file. */
+void sdc__hdf5_library(char *text, size_t size);
+
 #endif

@@ -185,4 +185,7 @@ const char *sdc__io_op_name(enum sdc_io_op op);
 /* For code that lets a library write (libhdf5): 0, or the errno the hook wants. */
 int sdc__io_before(enum sdc_io_op op, const char *path);
 
+/* "zlib built VERSION, running VERSION" of the library behind this file. */
+void sdc__gz_library(char *text, size_t size);
+
 #endif

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
+#include <stdio.h>
 #include <zlib.h>
 
 #include "base/alloc.h"
@@ -88,4 +89,8 @@ enum sdc_status sdc__write_whole(const char *path, const void *data, size_t len,
         return sdc__replace_commit(&r, sync, err);
     sdc__replace_abandon(&r);
     return st;
+}
+
+void sdc__gz_library(char *text, size_t size) {
+    snprintf(text, size, "zlib built %s, running %s", ZLIB_VERSION, zlibVersion());
 }

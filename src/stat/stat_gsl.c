@@ -6,6 +6,7 @@
 #include "stat/stat_gsl.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/guard.h"
 #include "stat/stat.h"
@@ -18,6 +19,7 @@
 #include <gsl/gsl_cdf.h>
 #include <gsl/gsl_errno.h>
 #include <gsl/gsl_randist.h>
+#include <gsl/gsl_version.h>
 
 static pthread_once_t handler_once = PTHREAD_ONCE_INIT;
 
@@ -105,6 +107,10 @@ enum sdc_status sdc__gsl_binomial_half(uint64_t x, uint64_t n, double *tail, dou
     return SDC_OK;
 }
 
+void sdc__stat_library(char *text, size_t size) {
+    snprintf(text, size, "GSL built %s, running %s", GSL_VERSION, gsl_version);
+}
+
 #else
 
 static enum sdc_status without(const char *what, struct sdc_error *err) {
@@ -136,6 +142,10 @@ enum sdc_status sdc__gsl_binomial_half(uint64_t x, uint64_t n, double *tail, dou
                                        struct sdc_error *err) {
     (void)x, (void)n, (void)tail, (void)point;
     return without("McNemar's exact test", err);
+}
+
+void sdc__stat_library(char *text, size_t size) {
+    snprintf(text, size, "GSL left out: no claims");
 }
 
 #endif

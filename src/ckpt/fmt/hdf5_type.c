@@ -5,6 +5,7 @@
  */
 #include "ckpt/fmt/hdf5.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* sign position, exponent position and size, mantissa position and size, bias */
@@ -178,4 +179,11 @@ hid_t sdc__h5_make_type(enum sdc_dtype dtype) {
     default:
         return H5I_INVALID_HID;
     }
+}
+
+void sdc__hdf5_library(char *text, size_t size) {
+    unsigned major = 0, minor = 0, release = 0;
+    H5get_libversion(&major, &minor, &release);
+    snprintf(text, size, "HDF5 built %d.%d.%d, running %u.%u.%u", H5_VERS_MAJOR, H5_VERS_MINOR,
+             H5_VERS_RELEASE, major, minor, release);
 }
