@@ -4,6 +4,8 @@
  * collapse by delivered faults, distances per layer. Not for drawing or writing (src/report), nor
  * for labelling one trial (camp/judge.h).
  *
+ * A trial that could not be injected is a trial without the event: every planned fault counts.
+ *
  * A pair are the trials of two cells that differ in one paired factor alone, with the same index.
  * It is complete when both are in the store, none is a harness error, and both ran on one platform.
  * Pairs that are not complete (harness errors, and trials still to come) are never dropped

@@ -10,6 +10,8 @@ import subprocess
 import sys
 import unittest
 
+import jsonschema
+
 SDCLAB = os.environ["SDCLAB"]
 SOURCE = pathlib.Path(os.environ["SDC_SOURCE_DIR"])
 PLANT = pathlib.Path(os.environ["SDC_BINARY_DIR"]) / "tests/cli/plant_store"
@@ -156,6 +158,10 @@ class Stores(unittest.TestCase):
         self.assertEqual(len({row["trial"] for row in rows}), 44)
         j = json.loads(sdclab("campaign", "export", self.whole, "--json").stdout)
         self.assertEqual(j["schema"], "sdclab.export/1")
+        schema = json.loads((SOURCE / "schemas/export-1.json").read_text())
+        jsonschema.Draft202012Validator(schema).validate(j)
+        # CSV has the same columns in the same order
+        self.assertEqual(list(schema["properties"]["trials"]["items"]["properties"])[:-1], list(rows[0])[:-3])
         for row, trial in zip(rows, j["trials"]):
             self.assertEqual(row["trial"], trial["trial"])
             self.assertEqual(row["factor.recipe"], trial["factors"]["recipe"] or "")
