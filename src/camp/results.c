@@ -18,12 +18,6 @@ const char *sdc__claim_statement(enum sdc_claim claim) {
                  "the optimizer";
 }
 
-const char *sdc__claim_effect(enum sdc_claim claim) {
-    return claim == SDC_CLAIM_H1A
-               ? "risk of collapse, Horovod minus DDP, every planned fault counted"
-               : "risk of collapse, model minus optimizer";
-}
-
 const char *sdc__control_expectation(enum sdc_trial_kind kind) {
     switch (kind) {
     case SDC_TRIAL_PLACEBO:

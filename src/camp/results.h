@@ -47,10 +47,13 @@ struct sdc_results_control {
 };
 
 struct sdc_results_claim {
-    bool asked;                 /* listed in the spec */
-    uint64_t n_complete;        /* pairs */
-    uint64_t n_errors;          /* pairs with a harness error, or across platforms */
-    uint64_t n_pending;         /* pairs still to come */
+    bool asked; /* listed in the spec */
+    const char *arm_a,
+        *arm_b;          /* levels compared, the effect is B minus A; borrowed from the spec */
+    char effect[160];    /* what the number is, "risk of collapse, B minus A" */
+    uint64_t n_complete; /* pairs */
+    uint64_t n_errors;   /* pairs with a harness error, or across platforms */
+    uint64_t n_pending;  /* pairs still to come */
     struct sdc_stat_claim stat; /* valid where asked and results.no_claims is NULL */
 };
 
@@ -91,9 +94,8 @@ enum sdc_status sdc__results_new(struct sdc_store *store, const struct sdc_plan 
                                  struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__results_free(struct sdc_results *results); /* accepts NULL */
 
-/* Static texts of a claim: what it says, and what its number is. */
+/* What a claim says; static. */
 const char *sdc__claim_statement(enum sdc_claim claim);
-const char *sdc__claim_effect(enum sdc_claim claim);
 /* What a control must show. */
 const char *sdc__control_expectation(enum sdc_trial_kind kind);
 

@@ -3,6 +3,7 @@
  * Pairs of trials, their differences by cluster, and the claims.
  */
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -90,10 +91,22 @@ static void make_pairs(struct pairing *p) {
     }
 }
 
-/* Levels of arm A and B: the claim is about B minus A. */
+/* Whether a level of the compared factor may be arm A or arm B of the claim. */
+static void arms_of(enum sdc_claim claim, const char *level, bool *is_a, bool *is_b) {
+    if (claim == SDC_CLAIM_H1A) {
+        const struct sdc_recipe *recipe = sdc_recipe_find(level);
+        *is_a = recipe && recipe->strategy == SDC_STRATEGY_DDP;
+        *is_b = recipe && recipe->strategy == SDC_STRATEGY_HOROVOD;
+    } else {
+        *is_a = strcmp(level, "optimizer") == 0;
+        *is_b = strcmp(level, "model") == 0;
+    }
+}
+
+/* Levels of arm A and B, the first of each in the spec; the claim is about B minus A. */
 static bool find_arms(struct pairing *p, enum sdc_claim claim) {
     const struct sdc_spec *s = p->plan->spec;
-    bool a = false, b = false;
+    struct sdc_results_claim *c = p->claim;
     p->key = claim == SDC_CLAIM_H1A ? SDC_KEY_RECIPE : SDC_KEY_PART;
     for (p->factor = 0; p->factor < s->n_factors; p->factor++)
         if (s->factors[p->factor].key == p->key)
@@ -101,20 +114,22 @@ static bool find_arms(struct pairing *p, enum sdc_claim claim) {
     if (p->factor == s->n_factors)
         return false;
     for (uint32_t i = 0; i < s->factors[p->factor].n_levels; i++) {
-        const char *text = s->factors[p->factor].levels[i].text;
-        const struct sdc_recipe *recipe = sdc_recipe_find(text);
-        bool is_a = claim == SDC_CLAIM_H1A ? recipe && recipe->strategy == SDC_STRATEGY_DDP
-                                           : strcmp(text, "optimizer") == 0;
-        bool is_b = claim == SDC_CLAIM_H1A ? recipe && recipe->strategy == SDC_STRATEGY_HOROVOD
-                                           : strcmp(text, "model") == 0;
-        if (is_a)
+        const char *level = s->factors[p->factor].levels[i].text;
+        bool is_a, is_b;
+        arms_of(claim, level, &is_a, &is_b);
+        if (is_a && !c->arm_a) {
             p->level_a = i;
-        if (is_b)
+            c->arm_a = level;
+        }
+        if (is_b && !c->arm_b) {
             p->level_b = i;
-        a = a || is_a;
-        b = b || is_b;
+            c->arm_b = level;
+        }
     }
-    return a && b;
+    if (!c->arm_a || !c->arm_b)
+        return false;
+    snprintf(c->effect, sizeof c->effect, "risk of collapse, %s minus %s", c->arm_b, c->arm_a);
+    return true;
 }
 
 /* Cluster means, and the same with what is missing at its worst on either side. */

@@ -69,8 +69,7 @@ static void claim_line(const struct sdc_results_claim *c, enum sdc_claim which,
         snprintf(limits, sizeof limits, "[%+.4f, %+.4f]", s->test.interval.low,
                  s->test.interval.high);
     sdc__buf_printf(out, "%-6s %-28s %9s %20s %8llu %8zu   %s\n", sdc__claim_name(which), verdict,
-                    effect, limits, (unsigned long long)c->n_complete, s->test.k,
-                    sdc__claim_effect(which));
+                    effect, limits, (unsigned long long)c->n_complete, s->test.k, c->effect);
 }
 
 void sdc__claims_text(const struct sdc_results *r, struct sdc_buf *out) {

@@ -117,7 +117,7 @@ static void join_claims(struct joined *j) {
             j->claims[j->report.n_claims++] =
                 (struct sdc_report_claim){.id = sdc__claim_name((enum sdc_claim)c),
                                           .statement = sdc__claim_statement((enum sdc_claim)c),
-                                          .effect = sdc__claim_effect((enum sdc_claim)c),
+                                          .effect = r->claims[c].effect,
                                           .result = r->claims[c].stat};
     for (int k = 0; k < 3; k++)
         j->controls[k] = (struct sdc_report_control){

@@ -272,7 +272,8 @@ const char *sdc__stat_reason_text(enum sdc_stat_reason reason);
  * and pairs the margin needs. Appends to out. */
 void sdc__stat_claim_sentence(const struct sdc_stat_claim *claim, struct sdc_buf *out);
 
-/* "GSL built VERSION, running VERSION" of the library behind this layer; says so where it was left out. */
+/* "GSL built VERSION, running VERSION" of the library behind this layer; says so where it was left
+ * out. */
 void sdc__stat_library(char *text, size_t size);
 
 #endif

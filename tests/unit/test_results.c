@@ -182,6 +182,28 @@ static void partners_differ_in_one_factor(void **state) {
     uproot(&p);
 }
 
+/* A third recipe is compared with nothing by H1a: the first of each library are the arms. */
+static void first_recipe_of_each_library_is_compared(void **state) {
+    (void)state;
+    struct planted p = plant("three", "campaign: x\ntrials: 2\npair_over: [recipe]\n"
+                                      "claims: [H1a]\nfactors:\n"
+                                      "  recipe: [ddp/after-wrap-all, ddp/before-wrap-all, "
+                                      "horovod/rank0-broadcast]\n");
+    struct sdc_results *r = NULL;
+    put_cell(&p, 0, "CC");
+    put_cell(&p, 1, "..");
+    put_cell(&p, 2, "C.");
+    assert_ok(sdc__results_new(p.store, p.plan, &r, &err));
+    const struct sdc_results_claim *claim = &r->claims[SDC_CLAIM_H1A];
+    assert_int_equal(claim->n_complete, 2);
+    assert_string_equal(claim->effect,
+                        "risk of collapse, horovod/rank0-broadcast minus ddp/after-wrap-all");
+    if (!r->no_claims)
+        near(claim->stat.test.mean, -0.5);
+    sdc__results_free(r);
+    uproot(&p);
+}
+
 static void curve_counts_delivered_faults(void **state) {
     (void)state;
     struct planted p = plant("curve", "campaign: x\ntrials: 4\nfactors: {flips: [1, 10]}\n");
@@ -303,6 +325,7 @@ int main(void) {
         cmocka_unit_test(harness_errors_remove_the_pair),
         cmocka_unit_test(pairs_do_not_cross_platforms),
         cmocka_unit_test(partners_differ_in_one_factor),
+        cmocka_unit_test(first_recipe_of_each_library_is_compared),
         cmocka_unit_test(curve_counts_delivered_faults),
         cmocka_unit_test(layers_take_the_worst_rank_at_the_last_step),
         cmocka_unit_test(controls_are_counted_apart),

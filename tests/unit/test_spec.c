@@ -94,7 +94,7 @@ static const struct refused refused[] = {
     {"campaign: x\nclaims: [H3]\n", "2:10", "H3 compares model and optimizer", SDC_INVALID},
     {"campaign: x\nclaims: [H1a]\npair_over: [recipe]\nfactors:\n"
      "  recipe: [ddp/after-wrap-all, ddp/before-wrap-all]\n",
-     "2:10", "H1a compares one ddp and one horovod recipe", SDC_INVALID},
+     "2:10", "H1a compares the first ddp with the first horovod recipe", SDC_INVALID},
     {"campaign: x\nclaims: [H1b]\n", "2:10", "'H1b' is not supported by this version",
      SDC_UNSUPPORTED},
     {"campaign: x\nclaims: [H9]\n", "2:10", "found 'H9'", SDC_INVALID},
