@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -14,7 +15,7 @@ import jsonschema
 import numpy as np
 from safetensors.numpy import load_file
 
-PROGRAM = os.path.join(os.environ["SDC_BINARY_DIR"], "sdclab-train")
+PROGRAM = os.path.abspath(os.path.join(os.environ["SDC_BINARY_DIR"], "sdclab-train"))
 SCHEMAS = os.path.join(os.environ["SDC_SOURCE_DIR"], "schemas")
 SMALL = ["--model", "mlp", "--data", "synthetic", "--kernels", "ref", "--batch", "8"]
 
@@ -187,7 +188,7 @@ class Runs(unittest.TestCase):
 
 class Worker(unittest.TestCase):
     def setUp(self):
-        self.path = os.path.abspath("worker.sock")
+        self.path = "worker.sock"  # relative: an absolute one may be too long for a socket
         if os.path.exists(self.path):
             os.remove(self.path)
         self.server = socket.socket(socket.AF_UNIX)
@@ -265,17 +266,17 @@ class Worker(unittest.TestCase):
         self.send({"type": "hello"})
         self.assertEqual(self.process.wait(timeout=30), 3)
 
-    def test_starts_a_run_in_milliseconds(self):
+    @unittest.skipUnless(os.path.isdir("/usr/share/datasets/fashion-mnist"), "no Fashion-MNIST")
+    def test_costs_are_paid_once(self):
         self.receive()
-        path = self.describe("fast", "--ranks", "2")
-        self.assertEqual(self.ask("warm", path)["status"], "OK")
-        best = 1.0
+        path = self.describe("fast", "--ranks", "2", "--data", "fashion-mnist")
+        times = []
         for _ in range(10):
             before = time.monotonic()
             self.assertEqual(self.ask("timed", path)["status"], "OK")
-            best = min(best, time.monotonic() - before)
-        # three steps of a small batch among it; the limit leaves room for a busy machine
-        self.assertLess(best, 0.1)
+            times.append(time.monotonic() - before)
+        # the data set is read and the plans are made in the first run alone
+        self.assertLess(min(times[1:]), times[0] / 4)
 
 
 class Environment(unittest.TestCase):
@@ -294,4 +295,9 @@ class Environment(unittest.TestCase):
 
 if __name__ == "__main__":
     sys.argv = sys.argv[:1]
-    unittest.main(verbosity=1)
+    with tempfile.TemporaryDirectory(dir=".") as scratch:
+        os.chdir(scratch)
+        try:
+            unittest.main(verbosity=1)
+        finally:
+            os.chdir("..")

@@ -86,8 +86,7 @@ static void same_description_same_bits(void **state) {
     }
 }
 
-/* Epochs of 2048 / (2 * 64) = 16 steps: the restart at 20 is inside the second, and 40 in the
- * third. */
+/* Epochs of 512 / (2 * 32) = 8 steps: the restart at 10 is inside the second, 20 in the third. */
 static void restart_equals_going_on(void **state) {
     (void)state;
     struct sdc_error err;
@@ -99,22 +98,26 @@ static void restart_equals_going_on(void **state) {
     for (unsigned k = 0; k < 6; k++) {
         struct sdc_run whole, rest;
         struct sdc_event_list a, b;
-        kit_run(&whole, "whole", cases[k / 2].recipe, cases[k / 2].ranks, 0, 40);
-        whole.batch = 64;
+        kit_run(&whole, "whole", cases[k / 2].recipe, cases[k / 2].ranks, 0, 20);
+        whole.batch = 32;
+        whole.data.limit = 512;
+        kit_set(&whole.kernels, "onednn");
         whole.optimizer.weight_decay = 1e-3;
         kit_save(&whole, "at-{step}.ckpt", formats[k % 2]);
         whole.save.steps = sdc__calloc(1, sizeof(uint64_t));
-        whole.save.steps[0] = 20;
+        whole.save.steps[0] = 10;
         whole.save.n_steps = 1;
         kit_train(trainer, &whole, SDC_OK, &a, &err);
-        assert_string_equal(kit_last(&a, SDC_EVENT_CHECKPOINT)->paths[0], "at-20.ckpt");
-        kit_run(&rest, "rest", cases[k / 2].recipe, cases[k / 2].ranks, 20, 40);
-        rest.batch = 64;
+        assert_string_equal(kit_last(&a, SDC_EVENT_CHECKPOINT)->paths[0], "at-10.ckpt");
+        kit_run(&rest, "rest", cases[k / 2].recipe, cases[k / 2].ranks, 10, 20);
+        rest.batch = 32;
+        rest.data.limit = 512;
+        kit_set(&rest.kernels, "onednn");
         rest.optimizer.weight_decay = 1e-3;
         rest.seed_init = 99; /* overwritten by what is loaded */
-        kit_load(&rest, "at-20.ckpt");
+        kit_load(&rest, "at-10.ckpt");
         kit_train(trainer, &rest, SDC_OK, &b, &err);
-        assert_same_steps(&a, &b, 20);
+        assert_same_steps(&a, &b, 10);
         sdc_events_release(&a);
         sdc_events_release(&b);
         sdc_run_release(&whole);
@@ -134,6 +137,7 @@ static void strategies_compared(void **state) {
             struct sdc_run run;
             struct sdc_event_list *to = i == 0 ? &ddp : &other;
             kit_run(&run, "compared", recipes[i], ranks, 3, 8);
+            kit_set(&run.kernels, "onednn");
             kit_set(&run.model, "lenet5");
             kit_load(&run, "equal.st");
             kit_train(trainer, &run, SDC_OK, to, &err);
@@ -315,6 +319,7 @@ static void evaluation_of_all_ranks(void **state) {
     struct sdc_run run;
     struct sdc_event_list events;
     kit_run(&run, "eval", "ddp/after-wrap-all", 3, 0, 30);
+    kit_set(&run.kernels, "onednn");
     run.batch = 32;
     run.eval_samples = 257; /* an odd rest */
     run.eval_every = 20;
@@ -439,6 +444,7 @@ static void many_ranks(void **state) {
     struct sdc_run run;
     struct sdc_event_list events;
     kit_run(&run, "many", "horovod/rank0-broadcast", 64, 0, 2);
+    kit_set(&run.kernels, "onednn");
     kit_set(&run.model, "lenet5");
     run.batch = 1;
     kit_train(trainer, &run, SDC_OK, &events, &err);
