@@ -238,13 +238,14 @@ static enum sdc_quality judge_quality(const struct sdc_clean *clean,
     if (isnan(accuracy) || isnan(golden))
         return SDC_QUALITY_UNKNOWN;
     double below = golden - accuracy;
-    if (accuracy == golden || (clean->n_e1 && fabs(below) <= clean->deviation_e1 + slack))
+    if (accuracy == golden ||
+        (clean->spread.n_e1 && fabs(below) <= clean->spread.deviation_e1 + slack))
         return SDC_QUALITY_UNCHANGED;
     if (below > 0 && accuracy <= 1.0 / th->classes + th->chance + slack)
         return SDC_QUALITY_FAILED;
     if (below > th->degraded + slack)
         return SDC_QUALITY_DEGRADED;
-    if (!clean->n_e1)
+    if (!clean->spread.n_e1)
         return SDC_QUALITY_UNKNOWN;
     return below > 0 ? SDC_QUALITY_SLIGHT : SDC_QUALITY_BETTER;
 }

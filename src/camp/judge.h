@@ -13,13 +13,16 @@
  * A struct sdc_clean may be read from several threads once it is filled.
  *
  * Limits of the clean spread. A trial leaves the spread where the loss of any rank at any step is
- * farther from golden's loss of that rank and step than any E0 replica's was up to that step, on
- * any rank: the limit never falls along the window, and is one for all ranks, so it holds for the
- * whole window at once, not for each step apart. Rounding noise grows over steps by a factor that
- * differs from replica to replica, so with fewer than SDC_CLEAN_TOLERANCE_N replicas (95 %
- * confidence that 95 % of clean runs are inside, Wilks 1941) the limit is SDC_CLEAN_HEADROOM times
- * the largest deviation; and it is never under SDC_CLEAN_FLOOR times golden's loss (a few roundings
- * of f32).
+ * farther from golden's loss of that rank and step than any E0 replica's ever was, on any rank, up
+ * to twice as many steps after the restart (and at least SDC_CLEAN_AHEAD): one limit for all ranks
+ * that does not fall along the window, so it holds for the window at once and not for each step
+ * apart. Rounding differences stay tiny until a ReLU or a maximum switches at some sample, then
+ * losses differ 10,000 times as much; when that happens is chance, hence the look ahead. Replicas
+ * may be pooled over clusters and recipes of one setting (the caller adds those of all). With fewer
+ * than SDC_CLEAN_TOLERANCE_N (95 % confidence that 95 % of clean runs are inside, Wilks 1941) the
+ * limit is SDC_CLEAN_HEADROOM times the largest deviation; it is never under SDC_CLEAN_FLOOR times
+ * golden's loss (a few roundings of f32). The limit of distances is made in the same way; that of
+ * accuracies (E1) is the largest deviation itself.
  */
 #ifndef SDC_CAMP_JUDGE_H
 #define SDC_CAMP_JUDGE_H
@@ -33,8 +36,28 @@
 #include "sdc/status.h"
 
 #define SDC_CLEAN_TOLERANCE_N 59
-#define SDC_CLEAN_HEADROOM    10.0
+#define SDC_CLEAN_HEADROOM    3.0
 #define SDC_CLEAN_FLOOR       2e-6
+#define SDC_CLEAN_AHEAD       50
+
+/* Deviations of clean replicas from their own goldens, over one window length. */
+struct sdc_spread {
+    size_t n_steps;
+    uint32_t n_e0, n_e1;
+    double *deviation;   /* [n_steps] largest |loss - golden's| of E0 up to this step; owned */
+    double distance_e0;  /* largest distance of E0's parameters from golden's at the end */
+    double deviation_e1; /* largest |accuracy - golden's| of E1, saving rank */
+};
+
+enum sdc_status sdc__spread_init(struct sdc_spread *spread, size_t n_steps,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
+void sdc__spread_release(struct sdc_spread *spread);
+/* d: [n_steps] as sdc__clean_deviations gives them. */
+void sdc__spread_add_e0(struct sdc_spread *spread, const double *d, double distance);
+void sdc__spread_add_e1(struct sdc_spread *spread, double deviation);
+/* Limits without the floor: of losses at step number `at` of the window (from 0), of distances. */
+double sdc__spread_limit(const struct sdc_spread *spread, size_t at);
+double sdc__spread_distance_limit(const struct sdc_spread *spread);
 
 /* What is known of the clean restarts of one golden group. */
 struct sdc_clean {
@@ -45,10 +68,7 @@ struct sdc_clean {
     const struct sdc_event **steps; /* [to - from] golden's STEP events by step; owned */
     const struct sdc_event *eval;   /* golden's at the end of the window; NULL if there is none */
 
-    uint32_t n_e0, n_e1;
-    double *deviation;   /* [to - from] largest |loss - golden's| of E0 up to this step; owned */
-    double distance_e0;  /* largest distance of E0's parameters from golden's at the end */
-    double deviation_e1; /* largest |accuracy - golden's| of E1, saving rank */
+    struct sdc_spread spread; /* what limits are made of */
 };
 
 /* SDC_INVALID if golden lacks a start, a step or its end, or has a non-finite loss. */
@@ -62,6 +82,14 @@ enum sdc_status sdc__clean_add_e0(struct sdc_clean *clean, const struct sdc_even
                                   double distance, struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__clean_add_e1(struct sdc_clean *clean, const struct sdc_event_list *replica,
                                   struct sdc_error *err) SDC_MUST_CHECK;
+/* Largest |loss - golden's| over ranks after each step, into d[to - from]. SDC_INVALID if the run
+ * lacks a step, or is not finite. */
+enum sdc_status sdc__clean_deviations(const struct sdc_clean *clean,
+                                      const struct sdc_event_list *run, double *d,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
+/* |accuracy - golden's| of a run that came to its end, saving rank; NaN where there is none. */
+double sdc__clean_accuracy_deviation(const struct sdc_clean *clean,
+                                     const struct sdc_event_list *run);
 /* How far a loss may be from golden's after the step with this counter, from_step < step <=
  * to_step; rank's golden loss sets the floor. */
 double sdc__clean_limit(const struct sdc_clean *clean, uint64_t step, uint32_t rank);

@@ -14,16 +14,59 @@ static const struct sdc_event *find_end(const struct sdc_event_list *run) {
     return run->n && run->items[run->n - 1].kind == SDC_EVENT_END ? &run->items[run->n - 1] : NULL;
 }
 
+/* ---- spreads ---- */
+
+enum sdc_status sdc__spread_init(struct sdc_spread *spread, size_t n_steps, struct sdc_error *err) {
+    *spread = (struct sdc_spread){.n_steps = n_steps};
+    spread->deviation = sdc__calloc(n_steps, sizeof *spread->deviation);
+    return spread->deviation ? SDC_OK : SDC_NOMEM(err, "the clean spread");
+}
+
+void sdc__spread_release(struct sdc_spread *spread) {
+    sdc__free(spread->deviation);
+    *spread = (struct sdc_spread){0};
+}
+
+void sdc__spread_add_e0(struct sdc_spread *spread, const double *d, double distance) {
+    double so_far = 0;
+    for (size_t i = 0; i < spread->n_steps; i++) {
+        so_far = fmax(so_far, d[i]);
+        spread->deviation[i] = fmax(spread->deviation[i], so_far);
+    }
+    spread->distance_e0 = fmax(spread->distance_e0, distance);
+    spread->n_e0++;
+}
+
+void sdc__spread_add_e1(struct sdc_spread *spread, double deviation) {
+    if (isnan(deviation))
+        return;
+    spread->deviation_e1 = fmax(spread->deviation_e1, deviation);
+    spread->n_e1++;
+}
+
+static double headroom(const struct sdc_spread *s) {
+    return s->n_e0 >= SDC_CLEAN_TOLERANCE_N ? 1.0 : SDC_CLEAN_HEADROOM;
+}
+
+double sdc__spread_limit(const struct sdc_spread *s, size_t at) {
+    size_t ahead = 2 * at + 1 < SDC_CLEAN_AHEAD ? SDC_CLEAN_AHEAD : 2 * at + 1;
+    return headroom(s) * s->deviation[ahead < s->n_steps ? ahead : s->n_steps - 1];
+}
+
+double sdc__spread_distance_limit(const struct sdc_spread *s) {
+    return headroom(s) * s->distance_e0;
+}
+
+/* ---- golden ---- */
+
 enum sdc_status sdc__clean_init(struct sdc_clean *clean, const struct sdc_event_list *golden,
                                 uint64_t from_step, uint64_t to_step, struct sdc_error *err) {
     *clean = (struct sdc_clean){.golden = golden, .from_step = from_step, .to_step = to_step};
     size_t n = (size_t)(to_step - from_step);
     clean->steps = sdc__calloc(n, sizeof *clean->steps);
-    clean->deviation = sdc__calloc(n, sizeof *clean->deviation);
-    if (!clean->steps || !clean->deviation) {
-        sdc__clean_release(clean);
+    if (!clean->steps)
         return SDC_NOMEM(err, "the clean spread");
-    }
+    enum sdc_status st = sdc__spread_init(&clean->spread, n, err);
     for (size_t i = 0; i < golden->n; i++) {
         const struct sdc_event *e = &golden->items[i];
         if (e->kind == SDC_EVENT_START && !clean->start) {
@@ -36,8 +79,7 @@ enum sdc_status sdc__clean_init(struct sdc_clean *clean, const struct sdc_event_
         }
     }
     const struct sdc_event *end = find_end(golden);
-    enum sdc_status st = SDC_OK;
-    if (!clean->start || !end || end->reason != SDC_END_COMPLETED)
+    if (st == SDC_OK && (!clean->start || !end || end->reason != SDC_END_COMPLETED))
         st = SDC_ERR(err, SDC_INVALID, "the clean restart did not come to its end");
     for (size_t i = 0; i < n && st == SDC_OK; i++) {
         const struct sdc_event *e = clean->steps[i];
@@ -58,7 +100,7 @@ enum sdc_status sdc__clean_init(struct sdc_clean *clean, const struct sdc_event_
 
 void sdc__clean_release(struct sdc_clean *clean) {
     sdc__free(clean->steps);
-    sdc__free(clean->deviation);
+    sdc__spread_release(&clean->spread);
     *clean = (struct sdc_clean){0};
 }
 
@@ -89,30 +131,30 @@ static void deviations(const struct sdc_clean *clean, const struct sdc_event_lis
     }
 }
 
+enum sdc_status sdc__clean_deviations(const struct sdc_clean *clean,
+                                      const struct sdc_event_list *run, double *d,
+                                      struct sdc_error *err) {
+    deviations(clean, run, d);
+    for (size_t i = 0; i < clean->spread.n_steps; i++)
+        if (!isfinite(d[i]))
+            return SDC_ERR(err, SDC_INVALID,
+                           "a clean replica lacks step %llu or is not finite there",
+                           (unsigned long long)(clean->from_step + i + 1));
+    return SDC_OK;
+}
+
 enum sdc_status sdc__clean_add_e0(struct sdc_clean *clean, const struct sdc_event_list *replica,
                                   double distance, struct sdc_error *err) {
-    size_t n = (size_t)(clean->to_step - clean->from_step);
-    double *d = sdc__alloc(n, sizeof *d);
+    double *d = sdc__alloc(clean->spread.n_steps, sizeof *d);
     if (!d)
         return SDC_NOMEM(err, "the clean spread");
-    deviations(clean, replica, d);
-    enum sdc_status st = SDC_OK;
-    for (size_t i = 0; i < n && st == SDC_OK; i++)
-        if (!isfinite(d[i]) || !isfinite(distance))
-            st = SDC_ERR(err, SDC_INVALID,
-                         "a clean replica (E0) lacks step %llu or is not finite there",
-                         (unsigned long long)(clean->from_step + i + 1));
-    double so_far = 0;
-    for (size_t i = 0; i < n && st == SDC_OK; i++) {
-        so_far = fmax(so_far, d[i]);
-        clean->deviation[i] = fmax(clean->deviation[i], so_far);
-    }
+    enum sdc_status st = sdc__clean_deviations(clean, replica, d, err);
+    if (st == SDC_OK && !isfinite(distance))
+        st = SDC_ERR(err, SDC_INVALID, "the parameters of a clean replica are not finite");
+    if (st == SDC_OK)
+        sdc__spread_add_e0(&clean->spread, d, distance);
     sdc__free(d);
-    if (st != SDC_OK)
-        return st;
-    clean->distance_e0 = fmax(clean->distance_e0, distance);
-    clean->n_e0++;
-    return SDC_OK;
+    return st;
 }
 
 static const struct sdc_event *eval_at(const struct sdc_event_list *run, uint64_t step) {
@@ -123,32 +165,28 @@ static const struct sdc_event *eval_at(const struct sdc_event_list *run, uint64_
     return found;
 }
 
+double sdc__clean_accuracy_deviation(const struct sdc_clean *clean,
+                                     const struct sdc_event_list *run) {
+    return fabs(rank0_accuracy(eval_at(run, clean->to_step)) - rank0_accuracy(clean->eval));
+}
+
 enum sdc_status sdc__clean_add_e1(struct sdc_clean *clean, const struct sdc_event_list *replica,
                                   struct sdc_error *err) {
-    const struct sdc_event *eval = eval_at(replica, clean->to_step);
     const struct sdc_event *end = find_end(replica);
     if (!end || end->reason != SDC_END_COMPLETED)
         return SDC_ERR(err, SDC_INVALID, "a clean replica (E1) did not come to its end");
-    double diff = fabs(rank0_accuracy(eval) - rank0_accuracy(clean->eval));
-    if (!isnan(diff)) {
-        clean->deviation_e1 = fmax(clean->deviation_e1, diff);
-        clean->n_e1++;
-    }
+    sdc__spread_add_e1(&clean->spread, sdc__clean_accuracy_deviation(clean, replica));
     return SDC_OK;
-}
-
-static double headroom(const struct sdc_clean *clean) {
-    return clean->n_e0 >= SDC_CLEAN_TOLERANCE_N ? 1.0 : SDC_CLEAN_HEADROOM;
 }
 
 double sdc__clean_limit(const struct sdc_clean *clean, uint64_t step, uint32_t rank) {
     size_t at = (size_t)(step - clean->from_step - 1);
     double floor_ = SDC_CLEAN_FLOOR * fabs((double)clean->steps[at]->loss[rank]);
-    return fmax(floor_, headroom(clean) * clean->deviation[at]);
+    return fmax(floor_, sdc__spread_limit(&clean->spread, at));
 }
 
 double sdc__clean_distance_limit(const struct sdc_clean *clean) {
-    return fmax(SDC_CLEAN_FLOOR, headroom(clean) * clean->distance_e0);
+    return fmax(SDC_CLEAN_FLOOR, sdc__spread_distance_limit(&clean->spread));
 }
 
 double sdc__clean_max_deviation(const struct sdc_clean *clean, const struct sdc_event_list *run) {

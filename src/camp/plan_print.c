@@ -57,8 +57,8 @@ void sdc__plan_warnings(const struct sdc_plan *plan, struct sdc_buf *out) {
                         s->clusters);
     if (s->clean_e0 < 59 || s->clean_e1 < 59)
         sdc__buf_printf(out,
-                        "clean spreads of %u and %u replicas: the limits are what was seen, 95 %% "
-                        "limits at 95 %% confidence need 59\n",
+                        "clean spreads of %u and %u replicas: limits come from few runs, "
+                        "95 %% limits at 95 %% confidence need 59\n",
                         s->clean_e0, s->clean_e1);
     for (size_t c = 0; c < plan->n_cells; c++)
         if (plan->cells[c].setting.choice.parts == 1u << SDC_PART_OPTIMIZER &&

@@ -95,8 +95,8 @@ const struct sdc_spec_entry sdc__spec_entries[SDC_SPEC_ENTRIES] = {
     [SDC_SPEC_DIGEST_EVERY] = {"window.digest_every", SDC_VALUE_U64, .min = 1, .max = STEPS_MAX,
                                .def = "10", .help = "steps between digests of every rank's state"},
     [SDC_SPEC_E0] = {"clean.e0", SDC_VALUE_U64, .min = 1, .max = 10000, .def = "3",
-                     .help = "clean replicas with one lowest mantissa bit flipped: what any touch\n"
-                             "does; 59 give 95 % limits at 95 % confidence"},
+                     .help = "clean replicas with half of all lowest mantissa bits flipped: what\n"
+                             "rounding can do; 59 give 95 % limits at 95 % confidence"},
     [SDC_SPEC_E1] = {"clean.e1", SDC_VALUE_U64, .min = 1, .max = 10000, .def = "3",
                      .help = "clean replicas with another data order after the restart"},
     [SDC_SPEC_TRIALS] = {"trials", SDC_VALUE_U64, .min = 1, .max = 1000000, .def = "6",

@@ -405,17 +405,24 @@ enum sdc_status sdc__store_get_meta(struct sdc_store *store, const char *key, ch
 
 enum sdc_status sdc__store_platform(struct sdc_store *store, const char *text,
                                     const char *versions_json, int64_t *id, struct sdc_error *err) {
-    struct sdc_stmt q = sdc__stmt(
-        store, "INSERT INTO platform(text, versions) VALUES(?,?) ON CONFLICT DO NOTHING", err);
-    sdc__stmt_text(&q, text);
-    sdc__stmt_text(&q, versions_json);
-    sdc__stmt_run(&q);
-    SDC_TRY(sdc__stmt_end(&q));
+    struct sdc_stmt q;
+    if (store->writer) {
+        q = sdc__stmt(
+            store, "INSERT INTO platform(text, versions) VALUES(?,?) ON CONFLICT DO NOTHING", err);
+        sdc__stmt_text(&q, text);
+        sdc__stmt_text(&q, versions_json);
+        sdc__stmt_run(&q);
+        SDC_TRY(sdc__stmt_end(&q));
+    }
+    *id = 0;
     q = sdc__stmt(store, "SELECT id FROM platform WHERE text=?", err);
     sdc__stmt_text(&q, text);
     if (sdc__stmt_row(&q))
         *id = sdc__stmt_get_i64(&q);
-    return sdc__stmt_end(&q);
+    SDC_TRY(sdc__stmt_end(&q));
+    return *id ? SDC_OK
+               : SDC_ERR(err, SDC_NOT_FOUND, "%s: nothing was run on this platform: %s", store->dir,
+                         text);
 }
 
 enum sdc_status sdc__store_get_platform(struct sdc_store *store, int64_t id, char **text,

@@ -64,7 +64,8 @@ enum sdc_status sdc__store_put_meta(struct sdc_store *store, const char *key, co
                                     struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__store_get_meta(struct sdc_store *store, const char *key, char **value,
                                     struct sdc_error *err) SDC_MUST_CHECK;
-/* Number of a platform (a worker's platform text plus versions), added if new; from 1. */
+/* Number of a platform (a worker's platform text plus versions), from 1; added if new where the
+ * store is open for writing, else SDC_NOT_FOUND. */
 enum sdc_status sdc__store_platform(struct sdc_store *store, const char *text,
                                     const char *versions_json, int64_t *id,
                                     struct sdc_error *err) SDC_MUST_CHECK;
@@ -234,7 +235,7 @@ struct sdc_store_replica {
     enum sdc_spread_kind kind;
     uint32_t replica;
     bool held_out;        /* not part of the limits: checks their false-alarm rate */
-    bool false_alarm;     /* a held-out replica outside the limits */
+    bool false_alarm;     /* outside limits made of all the other replicas of its setting */
     double max_deviation; /* largest |loss - golden's| over steps and ranks */
     double end_loss, eval_loss, accuracy;
     double distance; /* parameters at the end of the window from golden's */

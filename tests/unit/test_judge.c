@@ -146,17 +146,42 @@ static struct sdc_outcome judge_run(struct fixture *f, const struct run *run) {
 
 static void test_limits(void **s) {
     struct fixture *f = *s;
-    /* before E0 deviates: the floor, a few roundings of the loss */
-    assert_near(sdc__clean_limit(&f->clean, FROM + 1, 0), SDC_CLEAN_FLOOR * 2.0, 1e-12);
-    /* afterwards: ten times its largest deviation, on every rank, and never falling */
-    double at5 = sdc__clean_limit(&f->clean, FROM + 5, 0);
-    assert_near(at5, 10 * (double)(f->e0.loss[4][1] - f->golden.loss[4][1]), 1e-9);
-    for (uint64_t step = FROM + 5; step <= TO; step++)
-        assert_true(sdc__clean_limit(&f->clean, step, 0) + 1e-8 >=
-                    sdc__clean_limit(&f->clean, step - 1, 0));
-    assert_near(sdc__clean_distance_limit(&f->clean), 1e-5, 1e-12);
-    assert_near(f->clean.deviation_e1, 0.01, 1e-12);
+    /* three times E0's largest deviation in the window, on every rank and from the first step on */
+    double largest = (double)(f->e0.loss[4][1] - f->golden.loss[4][1]);
+    assert_near(sdc__clean_limit(&f->clean, FROM + 1, 0), 3 * largest, 1e-6);
+    assert_near(sdc__clean_limit(&f->clean, TO, 1), 3 * largest, 1e-6);
+    assert_near(sdc__clean_distance_limit(&f->clean), 3e-6, 1e-12);
+    assert_near(f->clean.spread.deviation_e1, 0.01, 1e-12);
     assert_near(sdc__clean_max_deviation(&f->clean, &f->e0.list), 1e-5, 1e-6);
+    /* without a deviation: a few roundings of the loss */
+    struct sdc_error err;
+    struct sdc_clean clean;
+    assert_ok(sdc__clean_init(&clean, &f->golden.list, FROM, TO, &err));
+    assert_near(sdc__clean_limit(&clean, FROM + 1, 0), SDC_CLEAN_FLOOR * 2.0, 1e-12);
+    assert_near(sdc__clean_distance_limit(&clean), SDC_CLEAN_FLOOR, 1e-12);
+    sdc__clean_release(&clean);
+}
+
+/* In a long window the limit looks twice as far ahead and no farther. */
+static void test_limit_grows_along_the_window(void **s) {
+    (void)s;
+    enum { LONG = 400 };
+    struct sdc_error err;
+    struct sdc_spread spread;
+    double d[LONG] = {0};
+    d[10] = 1;
+    d[99] = 2;
+    d[300] = 8;
+    assert_ok(sdc__spread_init(&spread, LONG, &err));
+    sdc__spread_add_e0(&spread, d, 0);
+    static const struct {
+        size_t at;
+        double want;
+    } cases[] = {{0, 1}, {40, 1}, {48, 1}, {49, 2}, {148, 2}, {149, 2}, {150, 8}, {399, 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (sdc__spread_limit(&spread, cases[i].at) != 3 * cases[i].want)
+            fail_msg("at %zu: %g", cases[i].at, sdc__spread_limit(&spread, cases[i].at));
+    sdc__spread_release(&spread);
 }
 
 static void test_enough_replicas_need_no_headroom(void **s) {
@@ -166,6 +191,7 @@ static void test_enough_replicas_need_no_headroom(void **s) {
         assert_ok(sdc__clean_add_e0(&f->clean, &f->e0.list, 1e-6, &err));
     assert_near(sdc__clean_limit(&f->clean, TO, 0),
                 (double)(f->e0.loss[4][1] - f->golden.loss[4][1]), 1e-6);
+    assert_near(sdc__clean_distance_limit(&f->clean), SDC_CLEAN_FLOOR, 1e-12);
 }
 
 static void test_clean_must_be_whole(void **s) {
@@ -357,9 +383,9 @@ static void test_trajectory(void **s) {
     run.digests[19][0] = state(20, 0, 1, 0);
     assert_int_equal(judge_run(f, &run).trajectory, SDC_TRAJECTORY_INSIDE);
     struct sdc_judge_trial t = as_trial(&run);
-    t.distance = 0.99e-5;
+    t.distance = 2.99e-6;
     assert_int_equal(judge(f, &t, NULL).trajectory, SDC_TRAJECTORY_INSIDE);
-    t.distance = 1.01e-5;
+    t.distance = 3.01e-6;
     assert_int_equal(judge(f, &t, NULL).trajectory, SDC_TRAJECTORY_DRIFT);
     t.distance = INFINITY;
     assert_int_equal(judge(f, &t, NULL).trajectory, SDC_TRAJECTORY_DRIFT);
@@ -428,7 +454,7 @@ static void test_quality(void **s) {
         assert_near(d.accuracy_worst, cases[i].correct < 5 ? 0 : 0.005, 1e-12);
     }
     /* without a spread only what does not need one is told */
-    f->clean.n_e1 = 0;
+    f->clean.spread.n_e1 = 0;
     make(&run);
     assert_int_equal(judge_run(f, &run).quality, SDC_QUALITY_UNCHANGED);
     run.correct[0] = 790;
@@ -574,6 +600,7 @@ int main(void) {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         T(test_limits),
+        T(test_limit_grows_along_the_window),
         T(test_enough_replicas_need_no_headroom),
         T(test_clean_must_be_whole),
         T(test_identical_runs),
