@@ -216,6 +216,10 @@ static int serve(const char *where) {
         SDC_ERR(&err, SDC_USAGE, "%s is set and %s is not", SDC_WORKER_ENV, SDC_TOKEN_ENV);
         return fail(&err);
     }
+    /* an interrupt at the terminal is the pool's to handle: it lets runs in flight finish */
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigemptyset(&ignore.sa_mask);
+    sigaction(SIGINT, &ignore, NULL);
     enum sdc_status st = sdc_train_serve(where, token, &err);
     if (st == SDC_OK)
         return 0;

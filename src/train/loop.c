@@ -332,12 +332,9 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
     SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->sgd,
                           step - 1 - m->run->from_step, &m->last, &local, &m->err));
     note(m, local);
-    if (m->rank == 0) {
-        job->result.train_seconds += (double)(sdc__now_ns() - before) * 1e-9;
-        if (m->pending == SDC_OK && job->cancel && atomic_load(job->cancel))
-            note(m, SDC_ERR(&m->err, SDC_CANCELLED, "interrupted after step %llu",
-                            (unsigned long long)step));
-    }
+    if (m->rank == 0 && m->pending == SDC_OK && job->cancel && atomic_load(job->cancel))
+        note(m, SDC_ERR(&m->err, SDC_CANCELLED, "interrupted after step %llu",
+                        (unsigned long long)step));
     record_state(m, step);
     m->mine.loss = m->last.loss;
     m->mine.nonfinite_gradients = m->last.nonfinite_gradients;
@@ -348,6 +345,7 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
         job->result.step = step;
         job->result.loss = m->last.loss;
         job->result.images += (uint64_t)m->run->batch * m->ranks;
+        job->result.train_seconds += (double)(sdc__now_ns() - before) * 1e-9;
     }
     return SDC_OK;
 }

@@ -29,8 +29,8 @@
 struct sdc_trainer;
 
 struct sdc_train_hooks {
-    /* Every event, after it was written; called by one thread at a time, but not by the caller's.
-     * NULL: none. */
+    /* Every event, after it was written or put down to be; called by rank 0's thread, and at the
+     * end by the caller's. NULL: none. */
     void (*event)(void *arg, const struct sdc_event *event);
     void *arg;
     const atomic_bool *cancel; /* set it to end the run at the next step; NULL: never */

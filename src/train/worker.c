@@ -2,6 +2,8 @@
 #include "train/worker.h"
 
 #include <errno.h>
+#include <poll.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -113,14 +115,32 @@ static enum sdc_status say_hello(int fd, const char *token, struct sdc_error *er
     return st;
 }
 
+/* A pool that is gone wants no results: its run ends at the next step. */
+struct watch {
+    int fd;
+    atomic_bool gone;
+};
+
+static void look_for_pool(void *arg, const struct sdc_event *event) {
+    struct watch *w = arg;
+    struct pollfd p = {.fd = w->fd, .events = POLLRDHUP};
+    (void)event;
+    if (poll(&p, 1, 0) > 0 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)))
+        atomic_store(&w->gone, true);
+}
+
 static enum sdc_status carry_out(struct sdc_trainer *t, int fd,
                                  const struct sdc_worker_message *request, struct sdc_error *err) {
     struct sdc_run run;
     struct sdc_error run_err = {0};
     struct sdc_train_result result;
+    struct watch watch = {.fd = fd};
+    atomic_init(&watch.gone, false);
+    const struct sdc_train_hooks hooks = {
+        .event = look_for_pool, .arg = &watch, .cancel = &watch.gone};
     enum sdc_status st = sdc_run_read(request->path, &run, &run_err);
     if (st == SDC_OK) {
-        st = sdc_trainer_run(t, &run, NULL, &result, &run_err);
+        st = sdc_trainer_run(t, &run, &hooks, &result, &run_err);
         sdc_run_release(&run);
     }
     struct sdc_worker_message done = {
@@ -129,7 +149,8 @@ static enum sdc_status carry_out(struct sdc_trainer *t, int fd,
         .status = st,
         .message = st == SDC_OK ? NULL : run_err.message,
     };
-    SDC_TRY(send_message(fd, &done, err));
+    if (!atomic_load(&watch.gone))
+        SDC_TRY(send_message(fd, &done, err));
     if (sdc_trainer_lost(t))
         return SDC_ERR(err, SDC_INTERNAL, "run %s: %s", request->trial, run_err.message);
     return SDC_OK;

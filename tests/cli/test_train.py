@@ -261,6 +261,25 @@ class Worker(unittest.TestCase):
         self.connection.close()
         self.assertEqual(self.process.wait(timeout=30), 0)
 
+    def test_closed_socket_ends_a_long_run(self):
+        self.receive()
+        path = self.describe("long")
+        with open(path) as f:
+            description = json.load(f)
+        description["to_step"] = 10 ** 9
+        with open(path, "w") as f:
+            json.dump(description, f)
+        self.send({"type": "run", "trial": "long", "path": path})
+        while not os.path.exists("long/events.jsonl"):
+            time.sleep(0.01)
+        self.process.send_signal(signal.SIGINT)
+        time.sleep(0.3)
+        self.assertIsNone(self.process.poll())
+        self.lines.close()
+        self.connection.close()
+        self.assertEqual(self.process.wait(timeout=30), 0)
+        self.assertIn("interrupted", events("long")[-1]["message"])
+
     def test_nonsense_ends_it(self):
         self.receive()
         self.send({"type": "hello"})

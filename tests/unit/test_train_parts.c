@@ -13,6 +13,7 @@
 #include "sdc/rng.h"
 #include "train/bucket.h"
 #include "train/model.h"
+#include "train/rank.h"
 #include "train/state.h"
 #include "train/strategy.h"
 #include "train/team.h"
@@ -260,6 +261,43 @@ static void averaging_by_hand(void **state) {
     sdc_team_free(team);
 }
 
+/* ---- a step ---- */
+
+static void steps_allocate_nothing(void **state) {
+    (void)state;
+    struct sdc_error err;
+    struct sdc_model m;
+    struct sdc_dataset *set;
+    struct sdc_comm *ends[1];
+    struct sdc_step_result result;
+    enum sdc_status local;
+    static const char *const kernels[] = {"ref", "onednn"};
+    const struct sdc_strategy_ops *ops = sdc_strategy_find(SDC_STRATEGY_DDP);
+    const struct sdc_nn_sgd sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
+    assert_ok(sdc_model_make("lenet5", &m, &err));
+    assert_ok(sdc_dataset_open("synthetic", NULL, true, 0, &set, &err));
+    assert_ok(sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems, 0, ends, &err));
+    for (unsigned k = 0; k < 2; k++) {
+        struct sdc_rank r = {0};
+        struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8};
+        assert_ok(sdc_rank_prepare(&r, &shape, &err));
+        assert_ok(sdc_rank_order(&r, set->n, 1, 8, 1, &err));
+        r.reduction.model = &m;
+        r.reduction.comm = ends[0];
+        ops->plan(&r.reduction, 1);
+        sdc_train_state_fresh(&r.state, 1, true);
+        assert_ok(sdc_rank_step(&r, set, ops, &sgd, 0, &result, &local, &err));
+        uint64_t before = sdc__alloc_count();
+        for (uint64_t step = 1; step < 6; step++)
+            assert_ok(sdc_rank_step(&r, set, ops, &sgd, step, &result, &local, &err));
+        assert_int_equal(sdc__alloc_count(), before);
+        assert_int_equal(local, SDC_OK);
+        sdc_rank_release(&r);
+    }
+    sdc_comm_group_free(ends, 1);
+    sdc_dataset_free(set);
+}
+
 /* ---- threads ---- */
 
 static void count_rank(unsigned rank, void *arg) {
@@ -302,6 +340,7 @@ int main(void) {
         cmocka_unit_test(horovod_fusion),
         cmocka_unit_test(loop_counters),
         cmocka_unit_test(averaging_by_hand),
+        cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(team_survives_a_stuck_thread),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
