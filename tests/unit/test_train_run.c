@@ -370,6 +370,11 @@ static void checkpoints_refused(void **state) {
     kit_load(&run, "mlp.st");
     refused(&run, SDC_MISMATCH, SDC_END_REJECTED,
             "mlp.st: tensor model/conv1.weight: not in the file, expected F32 [6,1,5,5]");
+    kit_checkpoint(trainer, "lenet5.st", "lenet5", 2, 0.9, 0);
+    kit_run(&run, "other-shape", "ddp/after-wrap-all", 2, 2, 4);
+    kit_load(&run, "lenet5.st");
+    refused(&run, SDC_MISMATCH, SDC_END_REJECTED,
+            "tensor model/fc1.weight: found F32 [120,400], expected F32 [256,784]");
     kit_run(&run, "other-step", "ddp/after-wrap-all", 2, 3, 4);
     kit_load(&run, "mlp.st");
     refused(&run, SDC_MISMATCH, SDC_END_REJECTED, "tensor loop/step: found 2, expected 3");
