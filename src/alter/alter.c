@@ -92,7 +92,8 @@ static enum sdc_status write_record(struct job *job, const char *file, struct sd
         .synced = !job->options->no_sync,
     };
     return sdc__record_create(job->options->record_path, &header, job->plan.changes,
-                              job->plan.n_changes, !job->options->no_sync, &job->record, err);
+                              job->plan.n_changes, job->plan.stamp.mode, !job->options->no_sync,
+                              &job->record, err);
 }
 
 static enum sdc_status finish_record(struct job *job, struct sdc_error *err) {
@@ -166,12 +167,13 @@ static enum sdc_status check_output(const struct job *job, struct sdc_error *err
 }
 
 /* Nobody may read the copy who may not read the original. */
-static enum sdc_status narrow_mode(const struct sdc_file *from, const struct sdc_file *to,
+static enum sdc_status narrow_mode(const struct sdc_file *from, struct sdc_replace *to,
                                    struct sdc_error *err) {
     struct stat a, b;
-    if (fstat(from->fd, &a) != 0 || fstat(to->fd, &b) != 0 ||
-        fchmod(to->fd, a.st_mode & b.st_mode & 0777) != 0)
-        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: copy the permissions", to->path);
+    if (fstat(from->fd, &a) != 0 || fstat(to->file.fd, &b) != 0 ||
+        fchmod(to->file.fd, a.st_mode & b.st_mode & 0777) != 0)
+        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: copy the permissions", to->file.path);
+    to->withheld = ~a.st_mode & 07777;
     return SDC_OK;
 }
 
@@ -202,9 +204,10 @@ static enum sdc_status publish(struct job *job, struct sdc_replace *r, struct sd
 }
 
 /* The whole altered copy, under its temporary name. */
-static enum sdc_status fill_copy(struct job *job, const struct sdc_file *from, struct sdc_file *to,
-                                 struct sdc_error *err) {
-    SDC_TRY(narrow_mode(from, to, err));
+static enum sdc_status fill_copy(struct job *job, const struct sdc_file *from,
+                                 struct sdc_replace *r, struct sdc_error *err) {
+    struct sdc_file *to = &r->file;
+    SDC_TRY(narrow_mode(from, r, err));
     SDC_TRY(sdc__file_copy(from, to, err));
     SDC_TRY(sdc__stamp_check(from, &job->plan.stamp, err));
     SDC_TRY(load_values(job, to, err));
@@ -220,7 +223,7 @@ static enum sdc_status copy(struct job *job, struct sdc_error *err) {
     SDC_TRY_OUT(st, sdc__lock_where_possible(&from, false, err));
     SDC_TRY_OUT(st, sdc__stamp_check(&from, &job->plan.stamp, err));
     SDC_TRY_OUT(st, sdc__replace_begin(job->options->output, job->options->replace, &r, err));
-    st = fill_copy(job, &from, &r.file, err);
+    st = fill_copy(job, &from, &r, err);
     if (st != SDC_OK)
         sdc_error_prefix(err, "%s", job->options->output); /* the messages name the temporary */
     else

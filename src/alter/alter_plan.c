@@ -16,8 +16,11 @@ enum sdc_status sdc__stamp_take(const struct sdc_file *f, struct sdc_stamp *stam
     struct stat s;
     if (fstat(f->fd, &s) != 0)
         return SDC_ERR_SYS(err, SDC_IO, errno, "%s: stat", f->path);
-    *stamp = (struct sdc_stamp){
-        .device = s.st_dev, .inode = s.st_ino, .size = s.st_size, .changed = s.st_mtim};
+    *stamp = (struct sdc_stamp){.device = s.st_dev,
+                                .inode = s.st_ino,
+                                .size = s.st_size,
+                                .mode = s.st_mode,
+                                .changed = s.st_mtim};
     return SDC_OK;
 }
 

@@ -20,6 +20,7 @@ struct sdc_stamp {
     dev_t device;
     ino_t inode;
     off_t size;
+    mode_t mode;
     struct timespec changed;
 };
 enum sdc_status sdc__stamp_take(const struct sdc_file *f, struct sdc_stamp *stamp,

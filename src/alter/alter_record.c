@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "alter/alter_record.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "alter/alter_plan.h"
 #include "base/alloc.h"
@@ -42,14 +44,24 @@ out:
     return st;
 }
 
+static enum sdc_status narrow_mode(const struct sdc_file *f, mode_t readers,
+                                   struct sdc_error *err) {
+    struct stat s;
+    if (fstat(f->fd, &s) != 0 || fchmod(f->fd, s.st_mode & (readers | 0600) & 0777) != 0)
+        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: narrow the permissions", f->path);
+    return SDC_OK;
+}
+
 /* Through an atomic replacement, so that a record is never seen half written. */
 static enum sdc_status create_at(const char *path, const struct sdc_record_header *header,
-                                 const struct sdc_record_change *changes, size_t n, bool sync,
-                                 struct sdc_error *err) {
+                                 const struct sdc_record_change *changes, size_t n, mode_t readers,
+                                 bool sync, struct sdc_error *err) {
     struct sdc_replace r;
     struct sdc_stamp stamp;
     SDC_TRY(sdc__replace_begin(path, false, &r, err));
-    enum sdc_status st = write_lines(&r.file, header, changes, n, err);
+    enum sdc_status st = narrow_mode(&r.file, readers, err);
+    if (st == SDC_OK)
+        st = write_lines(&r.file, header, changes, n, err);
     if (st == SDC_OK)
         st = sdc__stamp_take(&r.file, &stamp, err);
     if (st != SDC_OK) {
@@ -66,8 +78,8 @@ static enum sdc_status create_at(const char *path, const struct sdc_record_heade
 }
 
 enum sdc_status sdc__record_create(const char *record_path, const struct sdc_record_header *header,
-                                   const struct sdc_record_change *changes, size_t n, bool sync,
-                                   char **path, struct sdc_error *err) {
+                                   const struct sdc_record_change *changes, size_t n,
+                                   mode_t readers, bool sync, char **path, struct sdc_error *err) {
     enum sdc_status st = SDC_EXISTS;
     char *name = NULL;
     for (unsigned i = 1; i <= MAX_NAMES && st == SDC_EXISTS; i++) {
@@ -82,7 +94,7 @@ enum sdc_status sdc__record_create(const char *record_path, const struct sdc_rec
             return SDC_NOMEM(err, "the record's name");
         if (!record_path && sdc__path_exists(name))
             continue;
-        st = create_at(name, header, changes, n, sync, err);
+        st = create_at(name, header, changes, n, readers, sync, err);
         if (record_path)
             break;
     }

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "alter/alter_sites.h"
+#include "alter/undo_order.h"
 #include "base/alloc.h"
 #include "sdc/alter.h"
 
@@ -87,27 +88,47 @@ static enum sdc_status restore(const struct sdc_sites *s, struct sdc_file *f, ui
     return SDC_OK;
 }
 
-/* The file as it was named when it was altered, or of that name beside the record, so that a folder
- * can be moved as a whole. */
+/* A record is whole before anything is altered, so one with fewer sites was cut since, and could
+ * restore the file in part only. */
+static enum sdc_status check_whole(const char *record_path, const struct sdc_record *r,
+                                   struct sdc_error *err) {
+    uint64_t n = 0;
+    for (size_t i = 0; i < r->n_changes; i++)
+        n += r->changes[i].op == SDC_OP_FLIP ? (unsigned)__builtin_popcountll(r->changes[i].bits)
+                                             : 1;
+    if (n != r->header.planned || (r->verified && r->n_verified != r->n_changes))
+        return SDC_ERR(err, SDC_INVALID,
+                       "%s: lists %llu sites in %zu elements, expected the %llu sites of its "
+                       "header%s; it is damaged, and nothing was changed",
+                       record_path, (unsigned long long)n, r->n_changes,
+                       (unsigned long long)r->header.planned,
+                       r->verified ? " and as many elements as were verified" : "");
+    return SDC_OK;
+}
+
+/* Beside a record under its usual name lies the file it speaks of, wherever the folder was moved to
+ * or undo is run; else the file is where it was when it was altered, or beside the record too. */
 static enum sdc_status find_file(const char *record_path, const struct sdc_record *record,
                                  char **file, struct sdc_error *err) {
     const char *named = record->header.file;
-    if (sdc__path_exists(named)) {
-        *file = sdc__strdup(named);
-        return *file ? SDC_OK : SDC_NOMEM(err, "a path");
-    }
     char *dir = sdc__path_dir(record_path);
-    char *beside = dir ? sdc__path_join(dir, sdc__path_base(named)) : NULL;
+    char *beside = !dir                       ? NULL
+                   : strchr(record_path, '/') ? sdc__path_join(dir, sdc__path_base(named))
+                                              : sdc__strdup(sdc__path_base(named));
     sdc__free(dir);
     if (!beside)
         return SDC_NOMEM(err, "a path");
-    if (!sdc__path_exists(beside)) {
-        sdc__free(beside);
+    bool there = sdc__path_exists(beside);
+    if (there && (sdc__record_is_default(record_path, named) || !sdc__path_exists(named))) {
+        *file = beside;
+        return SDC_OK;
+    }
+    sdc__free(beside);
+    if (!sdc__path_exists(named))
         return SDC_ERR(err, SDC_NOT_FOUND, "%s: its file %s is neither there nor beside the record",
                        record_path, named);
-    }
-    *file = beside;
-    return SDC_OK;
+    *file = sdc__strdup(named);
+    return *file ? SDC_OK : SDC_NOMEM(err, "a path");
 }
 
 static enum sdc_status undo_in(const char *record_path, const struct sdc_record *record,
@@ -127,6 +148,7 @@ static enum sdc_status undo_in(const char *record_path, const struct sdc_record 
         sdc_error_prefix(err, "%s", record_path);
         return st;
     }
+    SDC_TRY_OUT(st, sdc__undo_order_check(record, f, err));
     now = sdc__alloc(sites.n, sizeof *now);
     if (!now) {
         st = SDC_NOMEM(err, "the values of the sites");
@@ -150,6 +172,7 @@ enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync
     struct sdc_undo_result done = {0};
     enum sdc_status st;
     SDC_TRY(sdc_record_read(record_path, &record, err));
+    SDC_TRY_OUT(st, check_whole(record_path, &record, err));
     if (path) {
         done.file = sdc__strdup(path);
         st = done.file ? SDC_OK : SDC_NOMEM(err, "a path");

@@ -110,7 +110,10 @@ enum sdc_status sdc__json_as_u64(const struct sdc_json *v, const char *where, ui
         *out = value;
         return SDC_OK;
     }
-    if (!v || !json_is_integer(node(v)) || json_integer_value(node(v)) < 0)
+    if (v && json_is_integer(node(v)) && json_integer_value(node(v)) < 0)
+        return SDC_ERR(err, SDC_INVALID, "%s: expected an integer of at least 0, found %lld", where,
+                       (long long)json_integer_value(node(v)));
+    if (!v || !json_is_integer(node(v)))
         return wrong_type(v, where, "an integer of at least 0", err);
     *out = (uint64_t)json_integer_value(node(v));
     return SDC_OK;

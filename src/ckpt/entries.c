@@ -104,7 +104,9 @@ enum sdc_status sdc__ckpt_add(struct sdc_ckpt *ckpt, const char *name,
         return SDC_NOMEM(err, path);
     ckpt->n++;
     *entry = e;
-    return valid ? SDC_OK : sdc__entry_lock(e, err, "its name is not UTF-8");
+    if (!valid)
+        return sdc__entry_lock(e, err, "its name is not UTF-8");
+    return len > 0 ? SDC_OK : sdc__entry_lock(e, err, "its name is empty");
 }
 
 enum sdc_status sdc__entry_set_shape(struct sdc_ckpt_entry *e, const char *path, unsigned rank,

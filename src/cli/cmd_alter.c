@@ -60,13 +60,14 @@ static enum sdc_status print_changes(struct sdc_cli *cli, const struct sdc_alter
                                      struct sdc_error *err) {
     struct sdc_text_table table = {.columns = "lllrllr"};
     struct sdc_buf bits = SDC_BUF_INIT;
+    char count[SDC_TEXT_COUNT];
     size_t shown = cli->verbose || r->n_changes <= MAX_ROWS ? r->n_changes : MAX_ROWS;
     for (size_t i = 0; i < shown; i++)
         change_row(&table, &r->changes[i], &bits);
     sdc__buf_release(&bits);
     SDC_TRY(sdc_text_table_print(&table, cli->out, err));
     if (shown < r->n_changes)
-        fprintf(cli->out, "  and %zu more%s\n", r->n_changes - shown,
+        fprintf(cli->out, "  and %s more%s\n", sdc_text_of_count(r->n_changes - shown, count),
                 r->record ? ", all in the record" : ", shown with --verbose");
     return SDC_OK;
 }
@@ -147,6 +148,8 @@ static enum sdc_status print_json(struct sdc_cli *cli, const struct alter_args *
 }
 
 static enum sdc_status check_args(const struct alter_args *a, struct sdc_error *err) {
+    if (a->output && !a->output[0])
+        return SDC_ERR(err, SDC_USAGE, "--output: found '', expected a path");
     if (a->output && a->in_place)
         return SDC_ERR(err, SDC_USAGE, "--output and --in-place exclude each other");
     if (!a->output && !a->in_place && !a->dry_run)

@@ -101,12 +101,12 @@ static enum sdc_status print_totals(struct sdc_cli *cli, const struct sdc_ckpt *
 static enum sdc_status print_text(struct sdc_cli *cli, const struct sdc_ckpt *ckpt,
                                   struct sdc_error *err) {
     struct totals all = {0};
-    char count[SDC_TEXT_COUNT], bytes[SDC_TEXT_COUNT];
+    char tensors[SDC_TEXT_COUNT], count[SDC_TEXT_COUNT], bytes[SDC_TEXT_COUNT];
     for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++)
         add(&all, ckpt, i);
-    fprintf(cli->out, "%s: %s, %s, %llu tensor%s, %s element%s\n", sdc_ckpt_path(ckpt),
+    fprintf(cli->out, "%s: %s, %s, %s tensor%s, %s element%s\n", sdc_ckpt_path(ckpt),
             sdc_ckpt_format(ckpt), sdc_text_of_bytes(sdc_ckpt_file_size(ckpt), bytes),
-            (unsigned long long)all.tensors, sdc_text_plural(all.tensors),
+            sdc_text_of_count(all.tensors, tensors), sdc_text_plural(all.tensors),
             sdc_text_of_count(all.elements, count), sdc_text_plural(all.elements));
     if (all.tensors == 0)
         return SDC_OK;

@@ -58,12 +58,11 @@ const struct sdc_command sdc_cmd_undo = {
     .summary = "restore an altered file from its record",
     .operands = "RECORD [FILE]",
     .details =
-        "Puts the old value back at every site of the record, in the file that the record names "
-        "or\n"
-        "in FILE. A site may hold the new or the old value, so an alteration that was cut short "
-        "is\n"
-        "restored too. A third value, another size or other bytes at the file's ends are refused,\n"
-        "and then nothing is changed. The record stays.",
+        "Puts the old value back at every site of the record, in FILE or else in the file beside\n"
+        "the record (for one made with --record: where it was when it was altered). A site may\n"
+        "hold the new or the old value, so an alteration that was cut short is restored too. A\n"
+        "third value, another size, other bytes at the file's ends and a newer alteration are\n"
+        "refused, and then nothing is changed. The record stays.",
     .examples = "  sdclab undo model.h5.sdc.jsonl",
     .min_operands = 1,
     .max_operands = 2,

@@ -68,6 +68,7 @@ int sdc_cli_fail(struct sdc_cli *cli, const struct sdc_error *err) {
 void sdc_cli_say(struct sdc_cli *cli, const char *fmt, ...) {
     if (cli->quiet)
         return;
+    fflush(cli->out); /* so that both come in order where they go to one place */
     va_list args;
     va_start(args, fmt);
     vfprintf(cli->err, fmt, args);

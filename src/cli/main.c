@@ -2,7 +2,9 @@
 #include <stdio.h>
 
 #include "cli/commands.h"
+#include "io/io.h"
 
 int main(int argc, char *argv[]) {
+    sdc__reserve_streams();
     return sdc_cli_main(argc, (const char *const *)argv, stdout, stderr);
 }

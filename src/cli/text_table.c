@@ -40,13 +40,14 @@ void sdc_text_count(struct sdc_text_table *t, uint64_t n) {
     sdc_text_cell(t, "%s", sdc_text_of_count(n, text));
 }
 
-enum { MAX_COLUMNS = 16 };
+enum { MAX_COLUMNS = 16, WIDE = 64 };
 
 static void print_rows(const struct sdc_text_table *t, const size_t *widths, FILE *out) {
     size_t n_columns = strlen(t->columns), blanks = 2;
     const char *cell = t->cells.data;
     for (size_t i = 0; i < t->n_cells; i++) {
-        size_t column = i % n_columns, pad = widths[column] - width_of(cell);
+        size_t column = i % n_columns, width = width_of(cell);
+        size_t pad = width < widths[column] ? widths[column] - width : 0;
         if (t->columns[column] == 'r')
             blanks += pad;
         /* blanks are printed before text only, so that no line ends in them */
@@ -70,7 +71,7 @@ enum sdc_status sdc_text_table_print(struct sdc_text_table *t, FILE *out, struct
         const char *cell = t->cells.data;
         for (size_t i = 0; i < t->n_cells; i++) {
             size_t width = width_of(cell);
-            if (width > widths[i % n_columns])
+            if (width > widths[i % n_columns] && width <= WIDE)
                 widths[i % n_columns] = width;
             cell += strlen(cell) + 1;
         }

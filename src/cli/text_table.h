@@ -27,7 +27,8 @@ struct sdc_text_table {
 void sdc_text_cell(struct sdc_text_table *t, const char *fmt, ...) SDC_PRINTF(2, 3);
 /* A number with its thousands apart: 61,706. */
 void sdc_text_count(struct sdc_text_table *t, uint64_t n);
-/* Prints the rows, indented by two, and releases the table. The last row may be short. */
+/* Prints the rows, indented by two, and releases the table. The last row may be short. Very wide
+ * cells push the rest of their row aside and do not widen their column. */
 enum sdc_status sdc_text_table_print(struct sdc_text_table *t, FILE *out,
                                      struct sdc_error *err) SDC_MUST_CHECK;
 

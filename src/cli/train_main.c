@@ -231,6 +231,7 @@ static int serve(const char *where) {
 
 int main(int argc, char *argv[]) {
     struct sdc_error err;
+    sdc__reserve_streams();
     const char *where = getenv(SDC_WORKER_ENV);
     if (where && argc == 1)
         return serve(where);

@@ -266,6 +266,8 @@ enum sdc_status sdc_record_read(const char *path, struct sdc_record *r, struct s
     enum sdc_status st = sdc__lines_read(path, take_line, &reader, &whole, err);
     if (st == SDC_OK && !reader.has_header)
         st = SDC_ERR(err, SDC_INVALID, "%s: no alteration record: it has no header line", path);
+    else if ((st == SDC_INVALID || st == SDC_LIMIT) && !reader.has_header)
+        sdc_error_prefix(err, "%s: no alteration record", path);
     if (st == SDC_OK)
         *r = read;
     else

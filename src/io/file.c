@@ -69,6 +69,15 @@ out:
     return st;
 }
 
+void sdc__reserve_streams(void) {
+    int fd;
+    do /* not O_CLOEXEC: a program executed from this one is as exposed */
+        fd = open("/dev/null", O_RDONLY);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd >= 0)
+        (void)close(fd);
+}
+
 void sdc__file_close(struct sdc_file *f) {
     if (f->fd >= 0)
         (void)close(f->fd);

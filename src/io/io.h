@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/types.h>
 
 #include "base/str.h"
 #include "sdc/status.h"
@@ -107,12 +108,14 @@ struct sdc_replace {
                              temporary's */
     char *target;         /* owned */
     bool may_replace;
+    mode_t withheld; /* mode bits that the file must not take over from one that it replaces */
 };
 
 #define SDC_REPLACE_INIT                                                                           \
     { .file = SDC_FILE_INIT }
 
-/* SDC_EXISTS if the target exists and may_replace is false. A target that is a symbolic link is
+/* SDC_EXISTS if the target exists and may_replace is false, and if it is anything but a regular
+ * file. A target that is a symbolic link is
  * followed, so that the file it names is replaced, in its own folder. */
 enum sdc_status sdc__replace_begin(const char *path, bool may_replace, struct sdc_replace *r,
                                    struct sdc_error *err) SDC_MUST_CHECK;
@@ -130,6 +133,11 @@ bool sdc__temp_is_stale(const char *name);
 /* Removes the stale temporaries of a folder; returns how many. Errors are ignored: it is a favour.
  */
 unsigned sdc__temp_sweep(const char *folder);
+
+/* Fills those of descriptors 0 to 2 that the caller's parent left closed, so that no file opened
+ * later gets such a number and then the text that is meant for a standard stream. Writing to them
+ * still fails. Call first in main. */
+void sdc__reserve_streams(void);
 
 /* ---- paths and folders ---- */
 

@@ -133,6 +133,11 @@ enum sdc_status sdc__replace_begin(const char *path, bool may_replace, struct sd
             st = SDC_ERR(err, SDC_EXISTS, "%s: a folder, expected a file or nothing", path);
             goto out;
         }
+        if (!S_ISREG(s.st_mode)) { /* the rename would put a file in the place of /dev/null */
+            st = SDC_ERR(err, SDC_EXISTS, "%s: not a regular file, expected a file or nothing",
+                         path);
+            goto out;
+        }
         if (!may_replace) {
             st = SDC_ERR(err, SDC_EXISTS, "%s: exists already", path);
             goto out;
@@ -177,7 +182,8 @@ enum sdc_status sdc__replace_commit(struct sdc_replace *r, bool sync, struct sdc
     enum sdc_status st = SDC_OK;
     struct stat s;
     if (r->may_replace && stat(r->target, &s) == 0)
-        (void)fchmod(r->file.fd, s.st_mode & 07777); /* not ours to change: the mode then differs */
+        (void)fchmod(r->file.fd, s.st_mode & ~r->withheld &
+                                     07777); /* not ours to change: the mode then differs */
     if (sync)
         SDC_TRY_OUT(st, sdc__file_sync(&r->file, err));
     int code = sdc__io_before(SDC_IO_OP_RENAME, r->target);

@@ -5,6 +5,7 @@ these two see afterwards must be what the record says."""
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import traceback
@@ -332,6 +333,114 @@ def test_names_are_shown_harmlessly():
         f["model/b.weight"] = f["model/a.weight"]
     run("inspect", "linked.h5", out="model/b.weight is another name of model/a.weight")
     assert as_json("inspect", "in")["files"][0]["tensors"][0]["name"] == "evil\x1b[31m\nname"
+
+
+def test_undo_takes_the_file_beside_its_record():
+    """A relative name must not lead to another file of that name where undo happens to be run."""
+    for folder in ("run1", "run2"):
+        os.mkdir(folder)
+        write_st(os.path.join(folder, "ck"))
+    shutil.copy("run1/ck", "clean")
+    home = os.getcwd()
+    os.chdir("run1")
+    run("alter", "ck", "--in-place", "--flips", 3)
+    os.chdir("../run2")
+    run("undo", "../run1/ck.sdc.jsonl", out="../run1/ck: 3 elements restored")
+    os.chdir(home)
+    assert contents("run1/ck") == contents("clean")
+    # a record that was put elsewhere means the file as it was named
+    run("alter", "run1/ck", "-o", "run2/out", "--flips", 3, "--record", "out.jsonl")
+    shutil.copy("clean", "out")
+    run("undo", "out.jsonl", out="run2/out: 3 elements restored")
+
+
+def test_undo_in_the_wrong_order():
+    """Undoing an older alteration first would leave a file that the newer record no longer fits."""
+    write_st("in")
+    shutil.copy("in", "clean")
+    for seed in (1, 2, 3):
+        run("alter", "in", "--in-place", "--seed", seed, "--flips", 5)
+    altered = contents("in")
+    run("undo", "in.sdc.jsonl", code=3, err="undo in.3.sdc.jsonl first; nothing was changed")
+    run("undo", "in.2.sdc.jsonl", code=3, err="undo in.3.sdc.jsonl first")
+    assert contents("in") == altered
+    for record in ("in.3.sdc.jsonl", "in.2.sdc.jsonl", "in.sdc.jsonl"):
+        run("undo", record, out="5 elements restored")
+    assert contents("in") == contents("clean")
+
+
+def test_undo_refuses_a_record_that_is_cut_short():
+    write_st("in")
+    run("alter", "in", "-o", "out", "--flips", 9)
+    altered = contents("out")
+    lines = contents("out.sdc.jsonl").splitlines(keepends=True)
+    for keep in (1, 5, len(lines) - 2):
+        open("short", "wb").write(b"".join(lines[:keep]))
+        run("undo", "short", "out", code=3, err="9 sites")
+        open("short", "ab").write(lines[-1])
+        run("undo", "short", "out", code=3, err="9 sites")
+    assert contents("out") == altered
+    open("short", "wb").write(b"".join(lines[:-1]))  # killed before the last line: complete
+    run("undo", "short", "out", out="out: ")
+    assert contents("out") == contents("in")
+    run("undo", "in", code=3, err="in: no alteration record")
+    open("short", "wb").write(contents("out.sdc.jsonl").replace(b'"offset":', b'"offset":-', 1))
+    run("undo", "short", "out", code=3, err="expected an integer of at least 0, found -")
+
+
+def test_only_regular_files_are_replaced():
+    write_st("in")
+    os.mkfifo("pipe")
+    os.mkdir("folder")
+    for name in ("pipe", "folder"):
+        run("alter", "in", "-o", name, "--force", code=4, err=f"{name}: ")
+    assert stat.S_ISFIFO(os.stat("pipe").st_mode)
+    assert sorted(os.listdir(".")) == ["folder", "in", "pipe"]
+    run("alter", "in", "-o", "", code=2, err="--output: found ''")
+
+
+def test_permissions():
+    """Nobody may read the copy, or the old values in its record, who may not read the original."""
+    write_st("in")
+    os.chmod("in", 0o600)
+    open("out", "w").close()
+    os.chmod("out", 0o644)
+    old = os.umask(0)
+    run("alter", "in", "-o", "out", "--force")
+    run("alter", "in", "-o", "new")
+    run("alter", "in", "--in-place", "--flips", 0)
+    os.umask(old)
+    for name in ("out", "out.sdc.jsonl", "new", "new.sdc.jsonl", "in", "in.sdc.jsonl"):
+        assert os.stat(name).st_mode & 0o777 == 0o600, (name, oct(os.stat(name).st_mode))
+
+
+def test_closed_streams():
+    """A file must not get the number of a closed standard stream, and with it the talk."""
+    write_st("in")
+    trains = os.access(os.path.join(os.path.dirname(SDCLAB), "sdclab-train"), os.X_OK)
+    for close in (">&-", "2>&-", ">&- 2>&- <&-") if trains else ():
+        command = f"{SDCLAB} train --model mlp --data synthetic --steps 2 -o run --save ck {close}"
+        subprocess.run(["bash", "-c", command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                       timeout=60)
+        for line in contents("run/events.jsonl").splitlines():
+            json.loads(line)
+        shutil.rmtree("run")
+    p = subprocess.run(["bash", "-c", f"{SDCLAB} inspect in >&-"], capture_output=True, text=True)
+    assert p.returncode == 4 and "standard output" in p.stderr, p
+
+
+def test_a_tensor_without_a_name():
+    save_file({"": np.ones(2, np.float32), "w": np.ones(2, np.float32)}, "in")
+    run("inspect", "in", out="no: its name is empty")
+    result = as_json("alter", "in", "-o", "out", "--exhaustive", "--op", "value=0")
+    assert result["altered"] == 2 and {c["tensor"] for c in result["changes"]} == {"w"}
+
+
+def test_long_names_do_not_widen_the_table():
+    save_file({"n" * 300: np.ones(2, np.float32), "w": np.ones(2, np.float32)}, "in")
+    lines = run("inspect", "in").splitlines()
+    assert any("n" * 300 in line for line in lines)
+    assert max(len(line) for line in lines if "n" * 300 not in line) < 130
 
 
 def main():
