@@ -28,9 +28,11 @@ struct sdc_diff_tensor {
     enum sdc_part part;
     enum sdc_role role;
     enum sdc_dtype dtype;
+    bool dtype_known;
     bool only_a, only_b; /* the other file has no such tensor */
     bool incomparable;   /* other type or shape, or unreadable; why says */
-    char *why;           /* owned, may be NULL */
+    bool unreadable; /* its values could not be looked at, so nobody knows whether they differ */
+    char *why;       /* owned, may be NULL */
     uint64_t n_elems;
     uint64_t n_differ;       /* elements whose bits differ */
     uint64_t n_bits;         /* bits that differ */
@@ -54,7 +56,9 @@ struct sdc_diff {
         *tensors; /* sorted by name; only those that differ unless all was asked */
     size_t n;
     uint64_t n_tensors_a, n_tensors_b;
-    uint64_t n_differ_tensors;
+    uint64_t n_tensors;        /* names in either file */
+    uint64_t n_differ_tensors; /* without the unreadable ones */
+    uint64_t n_unreadable_tensors;
     uint64_t n_differ_elems, n_differ_bits;
     bool same_values;    /* no tensor differs or is missing or incomparable */
     bool same_container; /* the files are byte-identical */

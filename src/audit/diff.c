@@ -61,6 +61,7 @@ static enum sdc_status describe(const struct sdc_tensor_desc *d, struct sdc_diff
                                   .part = d->part,
                                   .role = d->role,
                                   .dtype = d->dtype,
+                                  .dtype_known = d->dtype_known,
                                   .n_elems = d->n_elems};
     return t->name ? SDC_OK : SDC_NOMEM(err, d->name);
 }
@@ -100,7 +101,7 @@ static enum sdc_status unreadable(enum sdc_status st, const struct sdc_error *fo
             *err = *found;
         return st;
     }
-    t->incomparable = true;
+    t->incomparable = t->unreadable = true;
     t->why = sdc__strdup(found->message);
     return t->why ? SDC_OK : SDC_NOMEM(err, t->name);
 }
@@ -138,8 +139,8 @@ static enum sdc_status compare_values(struct pair *p, size_t ia, size_t ib,
                                       struct sdc_diff_tensor *t, struct sdc_error *err) {
     const struct sdc_tensor_desc *d = sdc_ckpt_tensor(p->a, ia);
     if (!d->dtype_known && d->n_elems > 0) {
-        t->incomparable = true;
-        t->why = sdc__strdup(d->locked);
+        t->incomparable = t->unreadable = true;
+        t->why = sdc__asprintf("type %s: its values are not understood", d->dtype_text);
         return t->why ? SDC_OK : SDC_NOMEM(err, d->name);
     }
     bool differs = false;
@@ -157,7 +158,9 @@ static enum sdc_status compare_values(struct pair *p, size_t ia, size_t ib,
 static enum sdc_status keep(struct pair *p, struct sdc_diff_tensor *t, struct sdc_error *err) {
     struct sdc_diff *out = p->out;
     bool same = t->n_differ == 0 && !t->only_a && !t->only_b && !t->incomparable;
-    out->n_differ_tensors += !same;
+    out->n_tensors++;
+    out->n_differ_tensors += !same && !t->unreadable;
+    out->n_unreadable_tensors += t->unreadable;
     out->n_differ_elems += t->n_differ;
     out->n_differ_bits += t->n_bits;
     if (same && !p->options->all) {
@@ -250,7 +253,7 @@ out:
 static void count_tensors(struct pair *p) {
     for (size_t i = 0; i < sdc_ckpt_count(p->a); i++)
         p->out->n_tensors_a += wanted(p->options, sdc_ckpt_tensor(p->a, i)->name);
-    p->out->n_tensors_b = p->out->n_tensors_a;
+    p->out->n_tensors = p->out->n_tensors_b = p->out->n_tensors_a;
 }
 
 enum sdc_status sdc_diff_files(const char *path_a, const char *path_b,
@@ -273,7 +276,8 @@ enum sdc_status sdc_diff_files(const char *path_a, const char *path_b,
         count_tensors(&p);
     else
         SDC_TRY_OUT(st, compare_tensors(&p, err));
-    diff->same_values = diff->n_differ_tensors == 0;
+    diff->same_values =
+        diff->same_container || diff->n_differ_tensors + diff->n_unreadable_tensors == 0;
 out:
     sdc_ckpt_close(p.a);
     sdc_ckpt_close(p.b);

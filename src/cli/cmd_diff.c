@@ -47,7 +47,8 @@ static void tensor_row(struct sdc_text_table *table, const struct sdc_diff_tenso
     if (t->only_a || t->only_b || t->incomparable) {
         static const char *const only[] = {"only in the second file", "only in the first file"};
         const char *why = t->incomparable ? (t->why ? t->why : "not comparable") : only[t->only_a];
-        sdc_text_cell(table, "%s", t->only_a || t->only_b ? sdc_dtype_name(t->dtype) : "");
+        bool one = (t->only_a || t->only_b) && t->dtype_known;
+        sdc_text_cell(table, "%s", one ? sdc_dtype_name(t->dtype) : "");
         sdc_text_cell(table, "%s", "");
         for (int i = 0; i < 4; i++)
             sdc_text_cell(table, "%s", "");
@@ -142,17 +143,24 @@ static enum sdc_status print_bits(struct sdc_cli *cli, const struct sdc_diff *d,
 }
 
 static void print_summary(struct sdc_cli *cli, const struct sdc_diff *d) {
-    char tensors[SDC_TEXT_COUNT], of[SDC_TEXT_COUNT], elems[SDC_TEXT_COUNT], bits[SDC_TEXT_COUNT];
-    uint64_t all = d->n_tensors_a > d->n_tensors_b ? d->n_tensors_a : d->n_tensors_b;
-    if (d->same_container)
+    char n[SDC_TEXT_COUNT], of[SDC_TEXT_COUNT];
+    if (d->same_container) {
         fprintf(cli->out, "the files are byte-identical\n");
-    else if (d->same_values)
+        return;
+    }
+    if (d->same_values) {
         fprintf(cli->out, "all values are the same; the files differ in layout or metadata\n");
-    else
-        fprintf(cli->out, "%s of %s tensors differ: %s element%s, %s bit%s\n",
-                sdc_text_of_count(d->n_differ_tensors, tensors), sdc_text_of_count(all, of),
-                sdc_text_of_count(d->n_differ_elems, elems), sdc_text_plural(d->n_differ_elems),
-                sdc_text_of_count(d->n_differ_bits, bits), sdc_text_plural(d->n_differ_bits));
+        return;
+    }
+    fprintf(cli->out, "%s of %s tensor%s differ", sdc_text_of_count(d->n_differ_tensors, n),
+            sdc_text_of_count(d->n_tensors, of), sdc_text_plural(d->n_tensors));
+    if (d->n_unreadable_tensors > 0)
+        fprintf(cli->out, ", %s could not be compared",
+                sdc_text_of_count(d->n_unreadable_tensors, n));
+    fprintf(cli->out, ": %s element%s, ", sdc_text_of_count(d->n_differ_elems, n),
+            sdc_text_plural(d->n_differ_elems));
+    fprintf(cli->out, "%s bit%s\n", sdc_text_of_count(d->n_differ_bits, n),
+            sdc_text_plural(d->n_differ_bits));
 }
 
 static enum sdc_status print_text(struct sdc_cli *cli, const struct diff_args *a,
@@ -249,6 +257,7 @@ static enum sdc_status print_json(struct sdc_cli *cli, const struct sdc_diff *d,
     sdc__jw_ku64(&w, "tensors_a", d->n_tensors_a);
     sdc__jw_ku64(&w, "tensors_b", d->n_tensors_b);
     sdc__jw_ku64(&w, "differing_tensors", d->n_differ_tensors);
+    sdc__jw_ku64(&w, "unreadable_tensors", d->n_unreadable_tensors);
     sdc__jw_ku64(&w, "differing_elements", d->n_differ_elems);
     sdc__jw_ku64(&w, "differing_bits", d->n_differ_bits);
     sdc__jw_key(&w, "tensors");
@@ -276,6 +285,12 @@ static int run(struct sdc_cli *cli, const void *args) {
     if (sdc_diff_files(cli->operands.items[0], cli->operands.items[1], &options, &d, &err) !=
         SDC_OK)
         return sdc_cli_fail(cli, &err);
+    if (a->tensors.n > 0 && d.n_tensors == 0 && !d.same_container) {
+        SDC_ERR(&err, SDC_USAGE, "--tensors: no tensor of either file is called '%s'%s",
+                a->tensors.items[0], a->tensors.n > 1 ? " or like the others" : "");
+        sdc_diff_release(&d);
+        return sdc_cli_fail(cli, &err);
+    }
     enum sdc_status st = a->json ? print_json(cli, &d, &err) : print_text(cli, a, &d, &err);
     int code = d.same_values ? SDC_EXIT_DONE : SDC_EXIT_FOUND;
     sdc_diff_release(&d);

@@ -399,6 +399,28 @@ def test_only_regular_files_are_replaced():
     run("alter", "in", "-o", "", code=2, err="--output: found ''")
 
 
+def test_diff_counts_what_it_compared():
+    with h5py.File("a", "w") as f:
+        f["w"] = np.ones(3, np.float32)
+        f["only.here"] = np.ones(3, np.float32)
+        f["pair"] = np.zeros(3, [("x", "f4"), ("y", "i8")])
+        f["lone"] = np.zeros(3, [("x", "f4"), ("y", "i8")])
+        f.create_dataset("lzf", data=np.arange(9000.0), compression="lzf")
+    shutil.copy("a", "b")
+    with h5py.File("b", "r+") as f:
+        f["w"][0] = 2
+        f["only.there"] = f["only.here"][()]
+        del f["only.here"], f["lone"]
+    text = run("diff", "a", "b", code=1, out="4 of 6 tensors differ, 2 could not be compared: 1 element, ")
+    assert "type compound of 12 bytes: its values are not understood" in text
+    assert "F64" not in text  # which is no name for a compound
+    assert "libhdf5 says" in text and "says: nothing" not in text
+    found = as_json("diff", "a", "b", code=1)
+    assert (found["differing_tensors"], found["unreadable_tensors"]) == (4, 2)
+    run("diff", "a", "a", "--all", out="the files are byte-identical")
+    run("diff", "a", "b", "--tensors", "wight", code=2, err="no tensor of either file is called 'wight'")
+
+
 def test_permissions():
     """Nobody may read the copy, or the old values in its record, who may not read the original."""
     write_st("in")

@@ -365,8 +365,9 @@ static uint64_t next_box(const struct sdc_tensor_desc *d, uint64_t first, uint64
     return count[k] * below;
 }
 
-static bool read_box(hid_t set, hid_t type, hid_t space, uint64_t n, const hsize_t *start,
-                     const hsize_t *count, void *elements) {
+static enum sdc_status read_box(hid_t set, hid_t type, hid_t space, uint64_t n,
+                                const hsize_t *start, const hsize_t *count, void *elements,
+                                const char *path, struct sdc_error *err) {
     const hsize_t size = n;
     hid_t memory = H5Screate_simple(1, &size, NULL);
     /* memory type = file type: bits are moved, never converted */
@@ -374,9 +375,11 @@ static bool read_box(hid_t set, hid_t type, hid_t space, uint64_t n, const hsize
         memory >= 0 &&
         (!count || H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0) &&
         H5Dread(set, type, memory, space, H5P_DEFAULT, elements) >= 0;
+    /* before the next call, which forgets the errors of this one */
+    enum sdc_status st = ok ? SDC_OK : sdc__h5_fail(err, SDC_INVALID, path, "read");
     if (memory >= 0)
         (void)H5Sclose(memory);
-    return ok;
+    return st;
 }
 
 /* A shape far beyond what is stored costs a time and memory that nothing in the file justifies. */
@@ -406,16 +409,16 @@ static enum sdc_status h5_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entr
     hid_t set = H5Oopen_by_addr(state->file, (haddr_t)e->key);
     bool ok = set >= 0 && (type = H5Dget_type(set)) >= 0 && H5Tget_size(type) == size &&
               (space = H5Dget_space(set)) >= 0;
-    while (ok && n > 0) {
+    if (!ok)
+        st = sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, "read");
+    while (st == SDC_OK && n > 0) {
         bool scalar = e->desc.rank == 0;
         uint64_t m = scalar ? 1 : next_box(&e->desc, first, n, start, count);
-        ok = read_box(set, type, space, m, start, scalar ? NULL : count, out);
+        st = read_box(set, type, space, m, start, scalar ? NULL : count, out, ckpt->file.path, err);
         out += m * size;
         first += m;
         n -= m;
     }
-    if (!ok)
-        st = sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, "read");
     if (space >= 0)
         (void)H5Sclose(space);
     if (type >= 0)

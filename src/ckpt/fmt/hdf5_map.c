@@ -197,11 +197,13 @@ static enum sdc_status make_chunks(struct sdc_ckpt *ckpt, hid_t set, struct sdc_
     }
     hsize_t have = 0;
     hid_t space = H5Dget_space(set); /* 1.10.8 refuses H5S_ALL here, against its documentation */
-    bool counted = space >= 0 && H5Dget_num_chunks(set, space, &have) >= 0;
+    enum sdc_status st = SDC_OK;
+    if (space < 0 || H5Dget_num_chunks(set, space, &have) < 0)
+        st = sdc__h5_fail(err, SDC_INVALID, path, e->name);
     if (space >= 0)
         (void)H5Sclose(space);
-    if (!counted)
-        return sdc__h5_fail(err, SDC_INVALID, path, e->name);
+    if (st != SDC_OK)
+        return st;
     if (have < n)
         return sdc__entry_lock(e, err, "not fully allocated: %llu of %llu chunks are stored",
                                (unsigned long long)have, (unsigned long long)n);
