@@ -10,5 +10,7 @@ dir=paper-small.sdcrun
 status=0
 "$sdclab" campaign run examples/paper-small.yaml -o "$dir" || status=$?
 [ "$status" -le 1 ] || exit "$status"
-"$sdclab" report "$dir"
+# the claims were just printed; say where the page is
+page=$("$sdclab" report "$dir" | sed -n 's/^report *//p')
+echo "the report, to open in a browser: file://$PWD/$page"
 exit "$status"

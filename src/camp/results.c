@@ -96,6 +96,16 @@ static const char *level_text(const struct sdc_plan *plan, uint32_t cell, enum s
     return sdc__spec_value(plan->spec, plan->cells[cell].level, key)->text;
 }
 
+/* The null curve is about flips of any bit; cells of other bits or operators have another. */
+static bool on_curve(const struct sdc_choice *c) {
+    if (c->op != SDC_OP_FLIP)
+        return false;
+    for (size_t i = 0; i < c->n_bits; i++)
+        if (c->bits[i].kind == SDC_BITS_ANY)
+            return true;
+    return c->n_bits == 0;
+}
+
 static int point_order(const void *a, const void *b) {
     const struct sdc_results_point *x = a, *y = b;
     int order = strcmp(x->recipe, y->recipe);
@@ -114,7 +124,8 @@ static enum sdc_status make_points(struct sdc_results *r, const struct sdc_plan 
     size_t n = 0;
     for (size_t i = 0; i < r->n_trials; i++) {
         const struct sdc_store_trial *t = &r->trials[i];
-        if (t->kind != SDC_TRIAL_CELL || t->outcome.result != SDC_RESULT_DONE)
+        if (t->kind != SDC_TRIAL_CELL || t->outcome.result != SDC_RESULT_DONE ||
+            !on_curve(&plan->cells[t->cell].setting.choice))
             continue;
         r->points[n++] =
             (struct sdc_results_point){.recipe = level_text(plan, t->cell, SDC_KEY_RECIPE),

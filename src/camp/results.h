@@ -57,7 +57,7 @@ struct sdc_results_claim {
     struct sdc_stat_claim stat; /* valid where asked and results.no_claims is NULL */
 };
 
-/* Collapse at one number of delivered faults. */
+/* Collapse at one number of delivered faults, over cells that flip any bit. */
 struct sdc_results_point {
     const char *recipe, *part; /* levels, or fixed values; borrowed from the spec */
     uint64_t delivered;

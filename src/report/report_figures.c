@@ -277,7 +277,8 @@ static void collapse_figure(const struct sdc_report *r, struct drawing *d) {
         &d->caption,
         "Share of trials whose training or evaluation loss became non-finite on some "
         "rank, by the number of distinct altered sites in what some rank read "
-        "(logarithmic). Bars are 95 % Wilson intervals of the trials, which share "
+        "(logarithmic), over cells that flip any bit. Bars are 95 % Wilson intervals of the "
+        "trials, which share "
         "clusters and so are not independent; marks at one number are moved apart so that "
         "they can be read. The dashed line is the null curve 1 - (1 - 1/32)^n: what one "
         "fatal bit of the 32 in each value (the top exponent bit) would give.");

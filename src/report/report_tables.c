@@ -45,6 +45,8 @@ static void claim_row(struct sdc_buf *b, const struct sdc_report_claim *claim) {
     sdc__html_text(b, claim->id);
     sdc__buf_puts(b, "<small>");
     sdc__html_text(b, claim->statement);
+    sdc__buf_puts(b, "</small><small class=\"dim\">");
+    sdc__html_text(b, claim->effect);
     sdc__buf_printf(b, "</small></th><td><span class=\"verdict %s\">%s</span></td>", verdict,
                     verdict);
     sdc__buf_puts(b, "<td class=\"n\" data-h=\"Effect, points\">");

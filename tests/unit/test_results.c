@@ -206,10 +206,13 @@ static void first_recipe_of_each_library_is_compared(void **state) {
 
 static void curve_counts_delivered_faults(void **state) {
     (void)state;
-    struct planted p = plant("curve", "campaign: x\ntrials: 4\nfactors: {flips: [1, 10]}\n");
+    /* bits is the first factor: the last two cells flip signs alone and are no part of the curve */
+    struct planted p =
+        plant("curve", "campaign: x\ntrials: 4\nfactors: {bits: [any, sign], flips: [1, 10]}\n");
     struct sdc_results *r = NULL;
     put_cell(&p, 0, ".CX.");
     put_cell(&p, 1, "C");
+    put_cell(&p, 2, "CCCC");
     assert_ok(sdc__results_new(p.store, p.plan, &r, &err));
     /* delivered 0 (the erased one, planted so): 0 of 1; delivered 1: 2 of 4 */
     assert_int_equal(r->n_points, 2);
