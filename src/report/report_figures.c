@@ -253,9 +253,11 @@ static struct names collapse_series(const struct sdc_report *r, double *low, dou
     return series;
 }
 
-static void collapse_blocks(const struct sdc_report *r, struct names *series, struct drawing *d) {
+/* width: of the axis in nats, so that the marks of one number stand as far apart on any axis. */
+static void collapse_blocks(const struct sdc_report *r, struct names *series, double width,
+                            struct drawing *d) {
     for (size_t k = 0; k < series->n; k++) {
-        double shift = exp(0.22 * dodge(k, series->n));
+        double shift = exp(0.08 * width * dodge(k, series->n));
         sdc__buf_printf(&d->body, "$s%zu << EOD\n", k);
         for (size_t i = 0; i < r->n_points; i++) {
             const struct sdc_report_point *p = &r->points[i];
@@ -286,7 +288,7 @@ static void collapse_figure(const struct sdc_report *r, struct drawing *d) {
         sdc__buf_printf(&d->caption, " Only the first %d series are drawn; the data file has all.",
                         MAX_SERIES);
     collapse_csv(r, d);
-    collapse_blocks(r, &series, d);
+    collapse_blocks(r, &series, log(high * 2 / (low * 0.5)), d);
     sdc__buf_printf(&d->body,
                     "set logscale x 10\nset xrange [%.17g:%.17g]\nset yrange [0:100]\n"
                     "set ytics 25\nset grid ytics lc rgb '#909090' lw 0.4\n"
@@ -294,7 +296,7 @@ static void collapse_figure(const struct sdc_report *r, struct drawing *d) {
                     "set samples 300\n"
                     "plot 100 * (1 - (31.0 / 32) ** x) with lines lc rgb '#808080' lw 1.5 dt '-' "
                     "title 'null curve, q = 1/32'",
-                    low * 0.7, high * 1.45);
+                    low * 0.5, high * 2);
     for (size_t k = 0; k < series.n; k++) {
         sdc__buf_printf(&d->body,
                         ", \\\n$s%zu using 1:2:3:4 with yerrorbars pt %d ps 0.8 lw 1.5 lc rgb '%s' "

@@ -66,8 +66,8 @@ static void title(struct sdc_buf *b, const struct sdc_report *r) {
                           : "yes, and changed since");
     sdc__buf_puts(b, "</dl>\n<nav aria-label=\"Sections\">"
                      "<a href=\"#claims\">Claims</a><a href=\"#controls\">Controls</a>"
-                     "<a href=\"#outcomes\">Exposure and outcomes</a>"
                      "<a href=\"#collapse\">Collapse</a><a href=\"#propagation\">Propagation</a>"
+                     "<a href=\"#outcomes\">Exposure and outcomes</a>"
                      "<a href=\"#trials\">Trials</a><a href=\"#methods\">Methods</a></nav>\n"
                      "</header>\n<main>\n");
 }
@@ -258,13 +258,13 @@ static enum sdc_status write_html(const struct sdc_report *r,
     figures_of(&b, figures, n_figures, "claims", NULL);
     sdc__buf_puts(&b, "</section>\n");
     sdc__html_controls(&b, r);
-    sdc__html_cells(&b, r);
     sdc__buf_puts(&b, "<section id=\"collapse\">\n<h2>Collapse</h2>\n");
     figures_of(&b, figures, n_figures, "collapse", "No trial with a delivered flip has ended yet.");
     sdc__buf_puts(&b, "</section>\n<section id=\"propagation\">\n<h2>Propagation per layer</h2>\n");
     figures_of(&b, figures, n_figures, "propagation", "No distances have been measured.");
     layers_table(&b, r);
     sdc__buf_puts(&b, "</section>\n");
+    sdc__html_cells(&b, r);
     sdc__html_trials(&b, r);
     methods(&b, r);
     sdc__buf_puts(&b, "</main>\n<script>\n");
