@@ -7,12 +7,12 @@ JOBS ?= $(shell nproc)
 # tests that time out under load or bind to one core are marked so in CMake; two at a time is safe
 CTEST := ctest --output-on-failure --no-tests=error -j $(JOBS)
 
-.PHONY: help demo check check-slow build asan bench format clean deps-build deps
+.PHONY: help demo check check-slow programs build asan bench format clean deps-build deps
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-demo: deps-build build ## install, build, run the main job (examples/paper-small.yaml) and report
+demo: deps-build programs ## install, build, run the main job (examples/paper-small.yaml) and report
 	@scripts/demo.sh
 
 check: deps build asan ## install, build, run the tests (plain and under sanitizers)
@@ -22,12 +22,19 @@ check: deps build asan ## install, build, run the tests (plain and under sanitiz
 check-slow: deps build ## the tests that need long
 	@cd build/release && $(CTEST) -L slow
 
-build: ## build the optimised programs into build/release
-	@cmake --preset release >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+# quiet unless it fails
+configure = @log=$$(cmake --preset $(1) 2>&1) || { echo "$$log"; exit 1; }
+
+programs: ## build sdclab and sdclab-train into build/release
+	$(call configure,release)
+	@cmake --build --preset release --target sdclab sdclab-train
+
+build: ## build everything, tests too, into build/release
+	$(call configure,release)
 	@cmake --build --preset release
 
 asan: ## build with address and undefined-behaviour sanitizers into build/asan
-	@cmake --preset asan >build-configure.log 2>&1 || { cat build-configure.log; exit 1; }; rm -f build-configure.log
+	$(call configure,asan)
 	@cmake --build --preset asan
 
 bench: deps build ## benchmarks, against peers measured in the same run
