@@ -5,6 +5,7 @@ workers, another platform in the middle."""
 import os
 import shutil
 import sqlite3
+import subprocess
 import sys
 
 import campaigns as c
@@ -102,3 +103,22 @@ for trial, platform in platforms.items():
 if set(platforms.values()) != {1, 2}:
     sys.exit("nothing was kept, or nothing was run, on the second platform")
 print("another platform: passed")
+
+# a full disk: nothing is lost, and the same command goes on once there is room
+script = """
+mkdir -p full && mount -t tmpfs -o size=6m none full || exit 77
+"$SDCLAB" campaign run trouble.yaml -o full/run --workers 2; echo "exit $?"
+mount -o remount,size=300m full || exit 77
+"$SDCLAB" campaign run trouble.yaml -o full/run --workers 2; echo "exit $?"
+cp -r full/run filled; umount full
+"""
+c.fresh("filled")
+r = subprocess.run(["unshare", "-rm", "bash", "-c", script], capture_output=True, text=True, timeout=300)
+if r.returncode == 77 or "unshare" in r.stderr:
+    print("full disk: not tested, no mounts are allowed here")
+else:
+    said = r.stdout + r.stderr
+    if "exit 4" not in said or "exit 0" not in said or "No space left on device" not in said:
+        sys.exit(f"a full disk: {said}")
+    c.same_stores("filled", "calm")
+    print("full disk: passed")
