@@ -81,11 +81,11 @@ struct sdc_undo_result {
 
 /* Restores the file of the record, or `path` if not NULL: beside a record of the usual name (as
  * record_path above) the file of that name; else the file as it was named when it was altered, or
- * if that is not there the one beside the record. SDC_INVALID for a record that was cut short,
- * SDC_MISMATCH where another record beside the file has to be undone first. At each site old or new
- * bytes are accepted, and an element torn at a block boundary by a crash; a third value is
- * SDC_MISMATCH and nothing is changed. So are another size or identity. May be repeated, also after
- * a crash of its own. result is untouched on failure; else free its file. */
+ * if that is not there the one beside the record or of the record's name. SDC_INVALID for a record
+ * that was cut short, SDC_MISMATCH where another record beside the file has to be undone first. At
+ * each site old or new bytes are accepted, and an element torn at a block boundary by a crash; a
+ * third value is SDC_MISMATCH and nothing is changed. So are another size or identity. May be
+ * repeated, also after a crash of its own. result is untouched on failure; else free its file. */
 SDC_API enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync,
                                  struct sdc_undo_result *result,
                                  struct sdc_error *err) SDC_MUST_CHECK;

@@ -106,6 +106,20 @@ static enum sdc_status check_whole(const char *record_path, const struct sdc_rec
     return SDC_OK;
 }
 
+/* FILE of FILE.sdc.jsonl or FILE.2.sdc.jsonl, if there is one: a file that was renamed with its
+ * record, or whose name is not UTF-8, which JSON cannot hold. */
+static bool of_record_name(const char *record_path, char **file) {
+    for (size_t len = strlen(record_path); len > 0; len--) {
+        char *stem = record_path[len - 1] == '.' ? sdc__strndup(record_path, len - 1) : NULL;
+        if (stem && sdc__record_is_default(record_path, stem) && sdc__path_exists(stem)) {
+            *file = stem;
+            return true;
+        }
+        sdc__free(stem);
+    }
+    return false;
+}
+
 /* Beside a record under its usual name lies the file it speaks of, wherever the folder was moved to
  * or undo is run; else the file is where it was when it was altered, or beside the record too. */
 static enum sdc_status find_file(const char *record_path, const struct sdc_record *record,
@@ -124,6 +138,8 @@ static enum sdc_status find_file(const char *record_path, const struct sdc_recor
         return SDC_OK;
     }
     sdc__free(beside);
+    if (!sdc__path_exists(named) && of_record_name(record_path, file))
+        return SDC_OK;
     if (!sdc__path_exists(named))
         return SDC_ERR(err, SDC_NOT_FOUND, "%s: its file %s is neither there nor beside the record",
                        record_path, named);

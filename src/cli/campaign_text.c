@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/campaign_text.h"
+#include "cli/text_table.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -39,20 +40,8 @@ void sdc__fault_text(const struct sdc_store_fault *f, struct sdc_buf *out) {
 }
 
 void sdc__replay_text(const char *dir, const char *trial, struct sdc_buf *out) {
-    bool plain = *dir && !dir[strspn(dir, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                          "0123456789-_./+=:,@%")];
     sdc__buf_puts(out, "sdclab campaign run -o ");
-    if (plain) {
-        sdc__buf_puts(out, dir);
-    } else { /* quoted for a shell */
-        sdc__buf_putc(out, '\'');
-        for (const char *c = dir; *c; c++)
-            if (*c == '\'')
-                sdc__buf_puts(out, "'\\''");
-            else
-                sdc__buf_putc(out, *c);
-        sdc__buf_putc(out, '\'');
-    }
+    sdc_text_of_word(dir, out);
     sdc__buf_printf(out, " --trial %s", trial);
 }
 

@@ -98,8 +98,12 @@ static enum sdc_status print_text(struct sdc_cli *cli, const struct alter_args *
     SDC_TRY(print_changes(cli, r, err));
     if (r->record) {
         fprintf(cli->out, "record: %s\n", r->record);
-        if (r->altered > 0)
-            sdc_cli_say(cli, "restore with: sdclab undo %s\n", r->record);
+        struct sdc_buf word = SDC_BUF_INIT;
+        sdc_text_of_word(r->record, &word);
+        if (r->altered > 0 && word.data)
+            sdc_cli_say(cli, "restore with: sdclab undo %s%s\n", *r->record == '-' ? "-- " : "",
+                        word.data);
+        sdc__buf_release(&word);
     }
     return SDC_OK;
 }

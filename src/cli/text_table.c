@@ -124,6 +124,22 @@ void sdc_text_of_bits(uint64_t mask, struct sdc_buf *text) {
     }
 }
 
+void sdc_text_of_word(const char *word, struct sdc_buf *out) {
+    bool plain = *word && !word[strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                             "0123456789-_./+=:,@%")];
+    if (plain) {
+        sdc__buf_puts(out, word);
+        return;
+    }
+    sdc__buf_putc(out, '\'');
+    for (const char *c = word; *c; c++)
+        if (*c == '\'')
+            sdc__buf_puts(out, "'\\''");
+        else
+            sdc__buf_putc(out, *c);
+    sdc__buf_putc(out, '\'');
+}
+
 const char *sdc_text_plural(uint64_t n) {
     return n == 1 ? "" : "s";
 }

@@ -39,6 +39,8 @@ const char *sdc_text_of_count(uint64_t n, char text[SDC_TEXT_COUNT]);
 const char *sdc_text_of_bytes(uint64_t n, char text[SDC_TEXT_COUNT]);
 /* "lsb:0,lsb:2-5" of the bits set in mask, as --bits takes it; cleared first. */
 void sdc_text_of_bits(uint64_t mask, struct sdc_buf *text);
+/* Appends a word as a shell reads it back, quoted where need be. */
+void sdc_text_of_word(const char *word, struct sdc_buf *out);
 /* "s" or "" */
 const char *sdc_text_plural(uint64_t n);
 

@@ -276,7 +276,7 @@ def test_messages():
     run("alter", "in.st", "-o", "in.st", "--force", code=2, err="same file")
     run("alter", "in.st", "-o", "in.h5", code=4, err="in.h5: exists already")
     run("alter", "in.st", "-o", "x", "--flip", 3, code=2, err="did you mean '--flips'")
-    run("alter", "in.st", "-o", "x", "--flips", "many", code=2, err="many")
+    run("alter", "in.st", "-o", "x", "--flips", "many", code=2, err="alter: --flips: expected")
     run("alter", "in.st", "-o", "x", "--flips", 10 ** 7, code=2, err="the support holds")
     run("alter", "in.st", "-o", "x", "--bits", "lsb:64", code=2, err="64")
     run("alter", "in.st", "-o", "x", "--at", "model/conv1.wieght[0,0,0,0]@lsb:0", code=2,
@@ -352,6 +352,24 @@ def test_undo_takes_the_file_beside_its_record():
     run("alter", "run1/ck", "-o", "run2/out", "--flips", 3, "--record", "out.jsonl")
     shutil.copy("clean", "out")
     run("undo", "out.jsonl", out="run2/out: 3 elements restored")
+
+
+def test_undo_goes_by_the_name_of_the_record():
+    """A name that JSON cannot hold, and one that was changed together with the record's."""
+    write_st("in")
+    odd = b"caf\xe9"
+    subprocess.run([SDCLAB.encode(), b"alter", b"in", b"-o", odd], check=True, capture_output=True)
+    record_of(odd + b".sdc.jsonl")
+    subprocess.run([SDCLAB.encode(), b"undo", odd + b".sdc.jsonl"], check=True, capture_output=True)
+    assert contents(odd) == contents("in")
+    run("alter", "in", "-o", "old")
+    os.rename("old", "new")
+    os.rename("old.sdc.jsonl", "new.2.sdc.jsonl")
+    run("undo", "new.2.sdc.jsonl", out="new: 1 element restored")
+    p = subprocess.run([SDCLAB, "alter", "in", "-o", "it's; here"], capture_output=True, text=True)
+    line = p.stderr.splitlines()[-1].removeprefix("restore with: sdclab")
+    subprocess.run(["bash", "-c", SDCLAB + line], check=True, capture_output=True)
+    assert contents("it's; here") == contents("in")
 
 
 def test_undo_in_the_wrong_order():
