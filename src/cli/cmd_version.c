@@ -42,14 +42,14 @@ static void print_trainer(struct sdc_cli *cli) {
         fprintf(cli->out, "trainer         not found\n");
         return;
     }
-    fprintf(cli->out, "trainer         %s --version says:\n", path);
+    fprintf(cli->out, "trainer         %s\n", path);
     fflush(cli->out);
     const char *const argv[] = {path, "--version", NULL};
     pid_t pid;
     int status;
     if (posix_spawn(&pid, path, NULL, NULL, (char *const *)(uintptr_t)argv, environ) != 0 ||
         waitpid(pid, &status, 0) < 0 || status != 0)
-        fprintf(cli->out, "(it failed)\n");
+        fprintf(cli->out, "%-15s %s\n", "", "it does not run");
     sdc__free(path);
 }
 

@@ -209,6 +209,19 @@ static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err
     return st;
 }
 
+/* What 'sdclab version --full' cannot say, since it links no kernels; in the same columns. */
+static enum sdc_status print_kernels(struct sdc_error *err) {
+    static const char prefix[] = "kernels.";
+    struct sdc_key_value *facts;
+    size_t n;
+    SDC_TRY(sdc_train_facts(NULL, &facts, &n, err));
+    for (size_t i = 0; i < n; i++)
+        if (strncmp(facts[i].key, prefix, strlen(prefix)) == 0)
+            printf("%-15s %s: %s\n", "kernels", facts[i].key + strlen(prefix), facts[i].value);
+    sdc_train_facts_free(facts, n);
+    return SDC_OK;
+}
+
 static int serve(const char *where) {
     struct sdc_error err;
     const char *token = getenv(SDC_TOKEN_ENV);
@@ -235,7 +248,8 @@ int main(int argc, char *argv[]) {
     const char *where = getenv(SDC_WORKER_ENV);
     if (where && argc == 1)
         return serve(where);
-    enum sdc_status st = run_program(argc, argv, &err);
+    bool version = argc == 2 && strcmp(argv[1], "--version") == 0;
+    enum sdc_status st = version ? print_kernels(&err) : run_program(argc, argv, &err);
     int code = st == SDC_OK ? 0 : fail(&err);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "sdclab train: could not write the result to standard output\n");

@@ -469,6 +469,16 @@ def test_closed_streams():
     assert p.returncode == 4 and "standard output" in p.stderr, p
 
 
+def test_version_asks_the_trainer():
+    trainer = os.path.join(os.path.dirname(SDCLAB), "sdclab-train")
+    text = run("version", "--full")
+    assert text.startswith("sdclab ")
+    if os.access(trainer, os.X_OK):
+        assert "does not run" not in text and "\nkernels         ref: " in text, text
+    else:
+        assert "not found" in text
+
+
 def test_a_tensor_without_a_name():
     save_file({"": np.ones(2, np.float32), "w": np.ones(2, np.float32)}, "in")
     run("inspect", "in", out="no: its name is empty")
