@@ -3,6 +3,9 @@
  * sdclab-train: the native trainer as a program. With a run description or options it trains once;
  * started by a pool (SDCLAB_WORKER in the environment) it serves runs.
  */
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +15,7 @@
 #include "base/alloc.h"
 #include "base/clock.h"
 #include "base/json.h"
+#include "base/limits.h"
 #include "base/str.h"
 #include "cli/train_options.h"
 #include "io/io.h"
@@ -35,6 +39,19 @@ static int fail(const struct sdc_error *err) {
     return sdc_status_exit_code(err->status);
 }
 
+/* A standard stream that is closed would give its number to the next file opened, and progress
+ * would be written into events or a checkpoint. Opened the wrong way round, it still fails. */
+static void fill_closed_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
+            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
+/* A NaN's sign says nothing and differs between processors. */
+static double shown(double x) {
+    return isnan(x) ? (double)NAN : x;
+}
+
 /* ---- progress ---- */
 
 struct talk {
@@ -55,8 +72,8 @@ static void say_step(struct talk *t, const struct sdc_event *e) {
     t->last_ns = now;
     fprintf(stderr, "%sstep %llu of %llu, loss %.4f, gradient norm %.4g, %.1f s%s",
             t->terminal ? "\r\033[K" : "", (unsigned long long)e->step,
-            (unsigned long long)t->to_step, (double)e->loss[0], e->gradient_norm, e->elapsed,
-            t->terminal ? "" : "\n");
+            (unsigned long long)t->to_step, shown((double)e->loss[0]), shown(e->gradient_norm),
+            e->elapsed, t->terminal ? "" : "\n");
     t->line_open = t->terminal;
 }
 
@@ -69,7 +86,7 @@ static void say_event(void *arg, const struct sdc_event *e) {
     end_line(t);
     for (uint32_t r = 0; e->kind == SDC_EVENT_EVAL && r < e->ranks; r++)
         fprintf(stderr, "step %llu, rank %u: test loss %.4f, %llu of %llu right\n",
-                (unsigned long long)e->step, r, e->eval_loss[r],
+                (unsigned long long)e->step, r, shown(e->eval_loss[r]),
                 (unsigned long long)e->eval_correct[r], (unsigned long long)e->samples);
     if (e->kind == SDC_EVENT_CHECKPOINT)
         fprintf(stderr, "step %llu: saved %s\n", (unsigned long long)e->step, e->paths[0]);
@@ -85,9 +102,9 @@ static double rate(const struct sdc_train_result *r) {
 
 static void print_text(const struct sdc_train_result *r) {
     printf("%s at step %llu: loss %.6g", sdc_end_reason_name(r->reason),
-           (unsigned long long)r->step, (double)r->loss);
+           (unsigned long long)r->step, shown((double)r->loss));
     if (r->evaluated)
-        printf(", test loss %.6g, accuracy %.2f %% (%llu of %llu)", r->eval_loss,
+        printf(", test loss %.6g, accuracy %.2f %% (%llu of %llu)", shown(r->eval_loss),
                100.0 * (double)r->eval_correct / (double)r->eval_samples,
                (unsigned long long)r->eval_correct, (unsigned long long)r->eval_samples);
     printf(", %.0f images/s\n", rate(r));
@@ -192,8 +209,20 @@ static void print_help(void) {
          "  sdclab train --ranks 2 --recipe horovod/rank0-broadcast --load lenet5.h5 --steps 40");
 }
 
+static enum sdc_status print_version(struct sdc_error *err) {
+    struct sdc_key_value *facts;
+    size_t n;
+    SDC_TRY(sdc_train_facts(NULL, &facts, &n, err));
+    printf("%-18s %s\n", "sdclab-train", SDC_VERSION);
+    for (size_t i = 0; i < n; i++)
+        printf("%-18s %s\n", facts[i].key, facts[i].value);
+    printf("%-18s one per rank, 1 to %d ranks in this process\n", "threads", SDC_MAX_RANKS);
+    sdc_train_facts_free(facts, n);
+    return SDC_OK;
+}
+
 static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err) {
-    struct train_options o = {0};
+    struct train_options o = {.steps = TRAIN_NOT_GIVEN, .epochs = TRAIN_NOT_GIVEN};
     struct sdc_opt_operands operands = {0};
     enum sdc_status st = sdc_opt_parse(argc - 1, (const char *const *)argv + 1, train_option_table,
                                        &o, NULL, NULL, &operands, err);
@@ -203,6 +232,8 @@ static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err
         st = only_run(argc, argv, err);
     if (st == SDC_OK && o.help)
         print_help();
+    else if (st == SDC_OK && o.version)
+        st = print_version(err);
     else if (st == SDC_OK)
         st = carry_out(&o, err);
     sdc_opt_release(train_option_table, &o, &operands);
@@ -246,6 +277,7 @@ int main(int argc, char *argv[]) {
     struct sdc_error err;
     sdc__reserve_streams();
     const char *where = getenv(SDC_WORKER_ENV);
+    fill_closed_streams();
     if (where && argc == 1)
         return serve(where);
     bool version = argc == 2 && strcmp(argv[1], "--version") == 0;

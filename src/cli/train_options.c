@@ -35,9 +35,10 @@ const struct sdc_opt train_option_table[] = {
      "strategy and load rules (single; ddp/after-wrap-all for more ranks)", 0, 0, NULL},
     {SDC_OPT_U64, "seed", 0, AT(seed), "N", "1", "seed of the initial weights", 0, 0, NULL},
     {SDC_OPT_U64, "seed-data", 0, AT(seed_data), "N", "1", "seed of the data order", 0, 0, NULL},
-    {SDC_OPT_U64, "steps", 0, AT(steps), "N", "0", "steps to train", 0, 0, NULL},
-    {SDC_OPT_U64, "epochs", 0, AT(epochs), "N", "0",
-     "epochs to train, where --steps is not given (1)", 0, 0, NULL},
+    {SDC_OPT_U64, "steps", 0, AT(steps), "N", NULL, "steps to train, 0 = only load and evaluate", 0,
+     INT64_MAX, NULL},
+    {SDC_OPT_U64, "epochs", 0, AT(epochs), "N", NULL,
+     "epochs to train, where --steps is not given (1)", 0, INT64_MAX, NULL},
     {SDC_OPT_STR, "load", 0, AT(load), "FILE", NULL, "start from this checkpoint", 0, 0, NULL},
     {SDC_OPT_LIST, "load-rank", 0, AT(load_rank), "R=FILE", NULL, "rank R reads this file instead",
      0, 0, NULL},
@@ -61,6 +62,8 @@ const struct sdc_opt train_option_table[] = {
     {SDC_OPT_FLAG, "json", 0, AT(json), NULL, NULL, "print the result as JSON", 0, 0, NULL},
     {SDC_OPT_FLAG, "quiet", 'q', AT(quiet), NULL, NULL, "print results and errors only", 0, 0,
      NULL},
+    {SDC_OPT_FLAG, "version", 0, AT(version), NULL, NULL,
+     "show version, kernels and what else can change a computed bit", 0, 0, NULL},
     {SDC_OPT_FLAG, "help", 'h', AT(help), NULL, NULL, "show this help", 0, 0, NULL},
     {.type = SDC_OPT_END},
 };
@@ -119,14 +122,18 @@ static enum sdc_status set_snapshots(const struct train_options *o, struct sdc_r
 
 static enum sdc_status set_steps(const struct train_options *o, struct sdc_trainer *t,
                                  struct sdc_run *run, struct sdc_error *err) {
-    uint64_t steps = o->steps, per_epoch;
-    if (steps > 0 && o->epochs > 0)
+    bool by_steps = o->steps != TRAIN_NOT_GIVEN, by_epochs = o->epochs != TRAIN_NOT_GIVEN;
+    uint64_t n = by_steps ? o->steps : by_epochs ? o->epochs : 1, unit = 1, steps;
+    if (by_steps && by_epochs)
         return SDC_ERR(err, SDC_USAGE, "--steps and --epochs exclude each other");
-    if (steps == 0) {
-        SDC_TRY(sdc_trainer_epoch_steps(t, run, &per_epoch, err));
-        steps = (o->epochs ? o->epochs : 1) * per_epoch;
-    }
-    run->to_step = run->from_step + steps;
+    if (!by_steps)
+        SDC_TRY(sdc_trainer_epoch_steps(t, run, &unit, err));
+    if (__builtin_mul_overflow(n, unit, &steps) ||
+        __builtin_add_overflow(run->from_step, steps, &run->to_step) || run->to_step > INT64_MAX)
+        return SDC_ERR(
+            err, SDC_USAGE, "--%s: %llu times %llu steps after step %llu, the limit is %lld",
+            by_steps ? "steps" : "epochs", (unsigned long long)n, (unsigned long long)unit,
+            (unsigned long long)run->from_step, (long long)INT64_MAX);
     return SDC_OK;
 }
 

@@ -13,6 +13,8 @@
 #include "sdc/status.h"
 #include "train/train.h"
 
+#define TRAIN_NOT_GIVEN UINT64_MAX /* steps, epochs: before parsing; no value of the options */
+
 struct train_options {
     const char *run, *model, *data, *data_path, *recipe, *load, *save, *output;
     int kernels, format, eval_who;
@@ -20,7 +22,7 @@ struct train_options {
     uint64_t eval_samples, eval_every, digest_every;
     double lr, momentum, weight_decay;
     struct sdc_opt_list load_rank, snapshot;
-    bool dry_run, json, quiet, help;
+    bool dry_run, json, quiet, version, help;
 };
 
 extern const struct sdc_opt train_option_table[];

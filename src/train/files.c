@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "io/io.h"
 #include "sdc/ckpt.h"
 #include "sdc/rng.h"
 #include "train/train.h"
@@ -138,6 +139,26 @@ enum sdc_status sdc_train_save(const struct sdc_train_state *s, const char *path
     size_t n;
     const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
     return write_views(v, n, path, format, true, err);
+}
+
+char *sdc_train_save_path(const char *pattern, uint64_t step) {
+    static const char word[] = "{step}";
+    const char *at = strstr(pattern, word);
+    if (!at)
+        return sdc__strdup(pattern);
+    return sdc__asprintf("%.*s%llu%s", (int)(at - pattern), pattern, (unsigned long long)step,
+                         at + strlen(word));
+}
+
+enum sdc_status sdc_train_check_save(const char *pattern, uint64_t step, struct sdc_error *err) {
+    struct sdc_replace attempt = SDC_REPLACE_INIT;
+    char *path = sdc_train_save_path(pattern, step);
+    if (!path)
+        return SDC_NOMEM(err, "a path");
+    enum sdc_status st = sdc__replace_begin(path, true, &attempt, err);
+    sdc__replace_abandon(&attempt);
+    sdc__free(path);
+    return st;
 }
 
 char *sdc_train_snapshot_path(const char *folder, uint64_t step, unsigned rank) {

@@ -26,6 +26,13 @@ enum sdc_status sdc_train_load(const char *path, uint64_t step, bool keeps_momen
 enum sdc_status sdc_train_save(const struct sdc_train_state *s, const char *path,
                                const char *format, struct sdc_error *err) SDC_MUST_CHECK;
 
+/* The pattern with its first {step} replaced; NULL: no memory. Free with sdc__free. */
+char *sdc_train_save_path(const char *pattern, uint64_t step) SDC_MUST_CHECK;
+/* Would a save there at this step find a folder that takes files, and no folder in its own place?
+ * Tried with a temporary file, which is removed. SDC_IO, SDC_NOT_FOUND, SDC_EXISTS. */
+enum sdc_status sdc_train_check_save(const char *pattern, uint64_t step,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
+
 /* FOLDER/snapshot-STEP-rank-RANK.safetensors; NULL: no memory. Free with sdc__free. */
 char *sdc_train_snapshot_path(const char *folder, uint64_t step, unsigned rank) SDC_MUST_CHECK;
 /* Model and optimizer into that file; not synced. */

@@ -178,15 +178,6 @@ static bool save_due(const struct sdc_run *run, uint64_t step) {
     return listed(run->save.steps, run->save.n_steps, step);
 }
 
-/* The path with {step} replaced. */
-static char *save_path(const struct sdc_run *run, uint64_t step) {
-    const char *at = strstr(run->save.path, "{step}");
-    if (!at)
-        return sdc__strdup(run->save.path);
-    return sdc__asprintf("%.*s%llu%s", (int)(at - run->save.path), run->save.path,
-                         (unsigned long long)step, at + strlen("{step}"));
-}
-
 /* Local: digests and snapshot of this rank, where they are due at this step. */
 static void record_state(struct member *m, uint64_t step) {
     const struct sdc_run *run = m->run;
@@ -229,7 +220,7 @@ static void write_files(struct member *m, uint64_t step) {
         put_snapshot(m, step);
     if (m->pending != SDC_OK || !save_due(run, step))
         return;
-    char *path = save_path(run, step);
+    char *path = sdc_train_save_path(run->save.path, step);
     if (!path) {
         note(m, SDC_NOMEM(&m->err, "a path"));
         return;
@@ -356,7 +347,8 @@ static enum sdc_status at_step(struct member *m, uint64_t step) {
     write_files(m, step);
     if (step < m->run->to_step && certain_end(m, step, &reason)) {
         m->over = true;
-        m->job->result.reason = m->rank == 0 ? reason : m->job->result.reason;
+        if (m->rank == 0)
+            m->job->result.reason = reason;
         return SDC_OK;
     }
     if (evaluation_due(m, step))

@@ -192,6 +192,9 @@ static enum sdc_status check_support(const struct sdc_run *run, struct sdc_error
         if (!words[i].found || strcmp(words[i].found, words[i].expected) != 0)
             return SDC_ERR(err, SDC_UNSUPPORTED, "%s: found '%s', the native trainer has '%s'",
                            words[i].what, words[i].found ? words[i].found : "", words[i].expected);
+    if (run->to_step > INT64_MAX)
+        return SDC_ERR(err, SDC_INVALID, "to_step is %llu, expected at most %lld",
+                       (unsigned long long)run->to_step, (long long)INT64_MAX);
     if (run->n_load == 0 && run->from_step != 0)
         return SDC_ERR(err, SDC_INVALID, "from_step is %llu without a checkpoint, expected 0",
                        (unsigned long long)run->from_step);
@@ -315,12 +318,21 @@ static enum sdc_status load_files(struct session *s, struct sdc_error *err) {
     return SDC_OK;
 }
 
+/* A save that cannot work is said now, not after the training that it was to keep. */
+static enum sdc_status check_saves(const struct sdc_run *run, struct sdc_error *err) {
+    if (!run->save.path)
+        return SDC_OK;
+    uint64_t first = run->save.n_steps > 0 ? run->save.steps[0] : run->to_step;
+    return sdc_train_check_save(run->save.path, first, err);
+}
+
 /* ---- a run ---- */
 
 static enum sdc_status prepare(struct session *s, struct sdc_error *err) {
     SDC_TRY(choose_parts(s, err));
     SDC_TRY(choose_data(s, err));
     SDC_TRY(parse_golden(s, err));
+    SDC_TRY(check_saves(s->run, err));
     SDC_TRY(load_files(s, err));
     return get_team(s, err);
 }

@@ -74,6 +74,50 @@ class Options(unittest.TestCase):
         p = run(*SMALL, "--steps", "2", "--save", "no/such/x.h5", "-o", "unsaved", code=4)
         self.assertIn("no/such/", p.stderr)
 
+    def test_version(self):
+        p = run("--version")
+        self.assertEqual(p.stderr, "")
+        lines = dict(line.split(None, 1) for line in p.stdout.splitlines())
+        self.assertEqual(lines["sdclab-train"], lines["sdclab"])
+        for key in ("compiler", "kernels.onednn", "kernels.ref", "threads", "float.environment"):
+            self.assertIn(key, lines)
+        self.assertIn("oneDNN", lines["kernels.onednn"])
+
+    def test_no_steps_are_no_steps(self):
+        for option in ("--steps", "--epochs"):
+            p = run(*SMALL, option, "0", "--quiet", "--json", "-o", "none")
+            self.assertEqual(json.loads(p.stdout)["step"], 0)
+            self.assertEqual([e["type"] for e in events("none")], ["start", "eval", "end"])
+
+    def test_steps_beyond_the_counter(self):
+        # a checkpoint's counter is an i64
+        for option in ("--steps", "--epochs"):
+            p = run(*SMALL, option, str(2**64 - 1), "--dry-run", code=2)
+            self.assertIn(option + ": ", p.stderr)
+        p = run(*SMALL, "--epochs", str(2**63 // 256 + 1), "--dry-run", code=2)
+        self.assertIn("--epochs: ", p.stderr)
+
+    def test_a_save_that_cannot_work_is_said_before_training(self):
+        os.makedirs("a-folder", exist_ok=True)
+        for path in ("no/such/x.h5", "a-folder"):
+            p = run(*SMALL, "--steps", "100000000", "--save", path, "-o", "unsaved", code=4)
+            self.assertIn(path, p.stderr)
+            self.assertEqual([e["type"] for e in events("unsaved")], ["end"])
+        self.assertEqual(os.listdir("a-folder"), [])
+
+    def test_closed_streams(self):
+        # the next file that is opened must not get the number of a standard stream
+        args = [PROGRAM, *SMALL, "--steps", "3", "--save", "closed.h5", "-o", "closed"]
+        p = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *args], stdout=subprocess.PIPE,
+                           text=True, timeout=60)
+        self.assertEqual(p.returncode, 0)
+        self.assertEqual(events("closed")[-1]["reason"], "completed")
+        p = subprocess.run(["sh", "-c", 'exec "$@" >&-', "sh", *args], stderr=subprocess.PIPE,
+                           text=True, timeout=60)
+        self.assertEqual(p.returncode, 4)
+        self.assertIn("standard output", p.stderr)
+        self.assertEqual(events("closed")[-1]["reason"], "completed")
+
     def test_full_disk_on_stdout(self):
         with open("/dev/full", "w") as full:
             p = subprocess.run([PROGRAM, *SMALL, "--steps", "1", "--quiet", "-o", "full"],

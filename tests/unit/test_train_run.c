@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "io/io.h"
@@ -241,24 +242,26 @@ static void nan_of_one_rank_reaches_all(void **state) {
 static void early_end_all_nonfinite(void **state) {
     (void)state;
     struct sdc_error err;
-    struct sdc_run run;
-    struct sdc_event_list events;
     kit_checkpoint(trainer, "clean.st", "lenet5", 2, 0.9, 0);
     kit_alter("clean.st", "nan.st", "model/conv1.weight", 0, NAN);
-    kit_run(&run, "collapse", "horovod/rank0-broadcast", 2, 2, 30);
-    kit_set(&run.model, "lenet5");
-    kit_load(&run, "nan.st");
-    kit_train(trainer, &run, SDC_OK, &events, &err);
-    /* the second layer sums over all channels of the first: one NaN is in every gradient */
-    const struct sdc_event *end = kit_last(&events, SDC_EVENT_END);
-    const struct sdc_event *step = kit_last(&events, SDC_EVENT_STEP);
-    assert_int_equal(end->reason, SDC_END_ALL_NONFINITE);
-    assert_int_equal(end->step, 3);
-    assert_int_equal(step->step, 3);
-    assert_int_equal(step->nonfinite_parameters[0], 61706);
-    assert_int_equal(step->nonfinite_parameters[1], 61706);
-    sdc_events_release(&events);
-    sdc_run_release(&run);
+    for (unsigned ranks = 2; ranks <= 8; ranks += 6) { /* many ranks for the thread sanitizer */
+        struct sdc_run run;
+        struct sdc_event_list events;
+        kit_run(&run, "collapse", "horovod/rank0-broadcast", ranks, 2, 30);
+        kit_set(&run.model, "lenet5");
+        kit_load(&run, "nan.st");
+        kit_train(trainer, &run, SDC_OK, &events, &err);
+        /* the second layer sums over all channels of the first: one NaN is in every gradient */
+        const struct sdc_event *end = kit_last(&events, SDC_EVENT_END);
+        const struct sdc_event *step = kit_last(&events, SDC_EVENT_STEP);
+        assert_int_equal(end->reason, SDC_END_ALL_NONFINITE);
+        assert_int_equal(end->step, 3);
+        assert_int_equal(step->step, 3);
+        for (unsigned r = 0; r < ranks; r++)
+            assert_int_equal(step->nonfinite_parameters[r], 61706);
+        sdc_events_release(&events);
+        sdc_run_release(&run);
+    }
 }
 
 static void add_golden(struct sdc_run *run, uint64_t step, const struct sdc_event *e) {
@@ -411,8 +414,18 @@ static void trainer_goes_on_after_a_failure(void **state) {
     kit_run(&run, "unsaved", "ddp/after-wrap-all", 2, 0, 2);
     kit_save(&run, "no/such/folder/x.h5", "hdf5");
     kit_train(trainer, &run, SDC_NOT_FOUND, &events, &err);
-    assert_message_has("rank 0: ");
     assert_message_has("no/such/folder");
+    assert_int_equal(events.n, 1); /* before any training */
+    assert_int_equal(events.items[0].reason, SDC_END_FAILED);
+    sdc_events_release(&events);
+    sdc_run_release(&run);
+    /* in the middle of the run, on one rank alone */
+    kit_run(&run, "unwritten", "ddp/after-wrap-all", 2, 0, 2);
+    kit_snapshot(&run, 1);
+    (void)mkdir("unwritten.out/snapshot-1-rank-1.safetensors", 0777); /* may be there already */
+    kit_train(trainer, &run, SDC_EXISTS, &events, &err);
+    assert_message_has("rank 1: ");
+    assert_message_has("snapshot-1-rank-1");
     assert_int_equal(kit_last(&events, SDC_EVENT_END)->reason, SDC_END_FAILED);
     sdc_events_release(&events);
     sdc_run_release(&run);
