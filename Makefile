@@ -41,7 +41,7 @@ bench: deps build ## benchmarks, against peers measured in the same run
 	@bench/run.sh
 
 format: ## clang-format over our own sources
-	@git ls-files '*.c' '*.h' | xargs clang-format -i
+	@find bench include src tests -name '*.[ch]' | xargs clang-format -i
 
 clean: ## remove what was built (not .venv, not campaigns)
 	rm -rf build

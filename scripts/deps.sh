@@ -27,6 +27,7 @@ test_packages=(
     python3-numpy python3-h5py python3-torch             # independent readers, reference numerics
     python3-jsonschema python3-yaml                      # schema validation
     python3-xxhash                                       # a second computation of state digests
+    openmpi-bin libopenmpi-dev                           # its sums, which the horovod strategy repeats
     hdf5-tools                                           # h5repack, for test files
     chromium                                             # the report in a real browser
     python3-websocket                                    # talks to the browser

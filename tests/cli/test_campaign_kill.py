@@ -28,13 +28,7 @@ while kills < 10:
         p.kill()
         p.wait()
         kills += 1
-        n = 0
-        if os.path.exists("killed/store.sqlite"):
-            try:
-                n = c.query("killed", "select count(*) from trial")[0][0]
-            except Exception:  # killed before the tables were made
-                n = 0
-        at.append(n)
+        at.append(c.stored("killed"))
         time.sleep(0.3)
         if c.trainers_left("."):
             sys.exit(f"workers outlive their pool: {c.trainers_left('.')}")

@@ -134,7 +134,7 @@ def busy_and_interrupted():
                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     for _ in range(600):
         time.sleep(0.05)
-        if os.path.exists("long/store.sqlite") and c.query("long", "select count(*) from trial")[0][0] > 16:
+        if c.stored("long") > 16:
             break
     c.expect(c.run(spec, "-o", "long"), 4, "long")
     first.send_signal(signal.SIGINT)
@@ -146,7 +146,10 @@ def busy_and_interrupted():
         sys.exit(f"Ctrl-C left {done} trials and {c.trainers_left('.')}")
     second = subprocess.Popen([c.SDCLAB, "campaign", "run", "-o", "long", "--workers", "2"],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    time.sleep(0.7)
+    for _ in range(600):  # its workers run: so does its handling of signals
+        if c.trainers_left("."):
+            break
+        time.sleep(0.05)
     second.send_signal(signal.SIGINT)
     time.sleep(0.02)
     second.send_signal(signal.SIGINT)

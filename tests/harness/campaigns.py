@@ -114,6 +114,14 @@ def same_stores(a, b):
                      + "\n".join(map(str, differ[:6])))
 
 
+def stored(folder):
+    """Trials in the store, 0 while there is none yet (its tables come after its file)."""
+    try:
+        return query(folder, "select count(*) from trial")[0][0]
+    except sqlite3.OperationalError:
+        return 0
+
+
 def query(folder, sql):
     db = sqlite3.connect(f"file:{folder}/store.sqlite?mode=ro", uri=True)
     rows = db.execute(sql).fetchall()

@@ -191,9 +191,18 @@ def check_text(path, text, problems):
 
 
 def tracked(root):
-    out = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-                         capture_output=True, check=True).stdout
-    return [p for p in out.decode().split("\0") if p and os.path.exists(os.path.join(root, p))]
+    """Files that git knows or would add; without git, or outside a checkout, all but what is built."""
+    try:
+        out = subprocess.run(["git", "-C", root, "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+                             capture_output=True, check=True).stdout
+        return [p for p in out.decode().split("\0") if p and os.path.exists(os.path.join(root, p))]
+    except (FileNotFoundError, subprocess.CalledProcessError):
+        found = []
+        for folder, folders, names in os.walk(root):
+            folders[:] = [f for f in folders
+                          if f not in (".git", ".venv", "build", "__pycache__") and not f.endswith(".sdcrun")]
+            found += [os.path.relpath(os.path.join(folder, n), root) for n in names]
+        return sorted(found)
 
 
 def check(root, files):
