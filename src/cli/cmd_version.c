@@ -42,7 +42,7 @@ static void print_trainer(struct sdc_cli *cli) {
         fprintf(cli->out, "trainer         not found\n");
         return;
     }
-    fprintf(cli->out, "trainer         %s\n", path);
+    fprintf(cli->out, "\n%s\n", path);
     fflush(cli->out);
     const char *const argv[] = {path, "--version", NULL};
     pid_t pid;

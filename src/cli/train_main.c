@@ -39,14 +39,6 @@ static int fail(const struct sdc_error *err) {
     return sdc_status_exit_code(err->status);
 }
 
-/* A standard stream that is closed would give its number to the next file opened, and progress
- * would be written into events or a checkpoint. Opened the wrong way round, it still fails. */
-static void fill_closed_streams(void) {
-    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
-        if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
-            (void)!open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
-}
-
 /* A NaN's sign says nothing and differs between processors. */
 static double shown(double x) {
     return isnan(x) ? (double)NAN : x;
@@ -240,19 +232,6 @@ static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err
     return st;
 }
 
-/* What 'sdclab version --full' cannot say, since it links no kernels; in the same columns. */
-static enum sdc_status print_kernels(struct sdc_error *err) {
-    static const char prefix[] = "kernels.";
-    struct sdc_key_value *facts;
-    size_t n;
-    SDC_TRY(sdc_train_facts(NULL, &facts, &n, err));
-    for (size_t i = 0; i < n; i++)
-        if (strncmp(facts[i].key, prefix, strlen(prefix)) == 0)
-            printf("%-15s %s: %s\n", "kernels", facts[i].key + strlen(prefix), facts[i].value);
-    sdc_train_facts_free(facts, n);
-    return SDC_OK;
-}
-
 static int serve(const char *where) {
     struct sdc_error err;
     const char *token = getenv(SDC_TOKEN_ENV);
@@ -277,11 +256,9 @@ int main(int argc, char *argv[]) {
     struct sdc_error err;
     sdc__reserve_streams();
     const char *where = getenv(SDC_WORKER_ENV);
-    fill_closed_streams();
     if (where && argc == 1)
         return serve(where);
-    bool version = argc == 2 && strcmp(argv[1], "--version") == 0;
-    enum sdc_status st = version ? print_kernels(&err) : run_program(argc, argv, &err);
+    enum sdc_status st = run_program(argc, argv, &err);
     int code = st == SDC_OK ? 0 : fail(&err);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "sdclab train: could not write the result to standard output\n");

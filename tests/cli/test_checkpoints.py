@@ -474,7 +474,7 @@ def test_version_asks_the_trainer():
     text = run("version", "--full")
     assert text.startswith("sdclab ")
     if os.access(trainer, os.X_OK):
-        assert "does not run" not in text and "\nkernels         ref: " in text, text
+        assert "does not run" not in text and "\nkernels.ref " in text, text
     else:
         assert "not found" in text
 
