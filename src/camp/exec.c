@@ -228,6 +228,7 @@ static enum sdc_status clean_phases(struct sdc_exec *x, struct sdc_error *err) {
     size_t n = x->plan->n_trainings;
     if (trainings)
         SDC_TRY(sdc__exec_drive(x, SDC_EXEC_TRAIN, n - trainings, n, sdc__exec_next_training, err));
+    SDC_TRY(sdc__exec_check_supports(x, err));
     if (runs)
         SDC_TRY(sdc__exec_drive(x, SDC_EXEC_CLEAN, all - runs, all, sdc__exec_next_clean, err));
     return sdc__exec_pool_spreads(x, err);

@@ -285,8 +285,10 @@ static enum sdc_status clean_ended(struct sdc_exec *x, struct sdc_exec_job *job,
 
 static enum sdc_status trial_ended(struct sdc_exec *x, struct sdc_exec_job *job,
                                    const struct sdc_pool_result *r, struct sdc_error *err) {
-    bool sound = r->end == SDC_POOL_DONE &&
-                 (r->status == SDC_OK || r->status == SDC_INVALID || r->status == SDC_UNSUPPORTED);
+    /* a file that the trainer refuses is refused in every worker */
+    bool sound =
+        r->end == SDC_POOL_DONE && (r->status == SDC_OK || r->status == SDC_INVALID ||
+                                    r->status == SDC_MISMATCH || r->status == SDC_UNSUPPORTED);
     if (r->end == SDC_POOL_DONE && is_environment(r->status)) {
         enum sdc_status st = fail_run(job, r, err);
         sdc__exec_job_free(job);

@@ -8,6 +8,7 @@
  *     exec_dry.c     the whole path with no fault
  *     exec_clean.c   trainings, goldens, gates
  *     exec_spread.c  clean replicas and their limits
+ *     exec_support.c whether the cells have something to hit
  *     exec_alter.c   choosing and applying the faults of a trial
  *     exec_trial.c   trials and controls: preparing, judging, storing
  *     exec_state.c   comparing snapshots with golden's
@@ -220,6 +221,15 @@ enum sdc_status sdc__exec_measure_spreads(struct sdc_exec *x, uint32_t group,
 enum sdc_status sdc__exec_pool_spreads(struct sdc_exec *x, struct sdc_error *err) SDC_MUST_CHECK;
 
 /* ---- exec_alter.c ---- */
+
+/* SDC_INVALID naming the first cell whose choice matches nothing, or fewer sites than its flips, in
+ * the checkpoint at path (made with this setting): for the cells whose checkpoints hold the same
+ * tensors. */
+enum sdc_status sdc__exec_check_support(const struct sdc_exec *x, uint32_t setting,
+                                        const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+/* The same for all cells, once the baselines are there. */
+enum sdc_status sdc__exec_check_supports(const struct sdc_exec *x,
+                                         struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Draws the faults of a trial and writes the altered file into the folder, which exists. */
 enum sdc_status sdc__exec_alter_trial(struct sdc_exec *x, const struct sdc_plan_trial *trial,

@@ -257,6 +257,17 @@ static enum sdc_status fill_propagation(struct sdc_exec *x, struct verdict *v,
 
 /* ---- labels ---- */
 
+/* Without a word from the ranks: what the plan and the recipe say. */
+static void expose_by_plan(const struct verdict *v, struct sdc_outcome *o, uint32_t *kept) {
+    if (v->start || !v->facts.altered)
+        return;
+    *kept = 0;
+    for (size_t r = 0; r < v->row.n_exposures; r++)
+        *kept += v->row.exposures[r].read;
+    if (*kept)
+        o->exposure = SDC_EXPOSURE_KEPT;
+}
+
 static enum sdc_status fill_horizons(struct sdc_exec *x, struct verdict *v, struct sdc_error *err) {
     static const uint64_t after[] = {1, 100};
     size_t n = sizeof after / sizeof after[0];
@@ -272,16 +283,9 @@ static enum sdc_status fill_horizons(struct sdc_exec *x, struct verdict *v, stru
         struct sdc_store_horizon *h = &v->row.horizons[v->row.n_horizons++];
         h->after = after[i];
         SDC_TRY(sdc__judge(&v->g->clean, &x->thresholds, &facts, &h->outcome, &d, err));
+        expose_by_plan(v, &h->outcome, &d.kept_ranks);
     }
     return SDC_OK;
-}
-
-/* Without a word from the ranks: what the plan and the recipe say. */
-static void expose_by_plan(struct verdict *v) {
-    for (size_t r = 0; r < v->row.n_exposures; r++)
-        v->row.kept_ranks += v->row.exposures[r].read;
-    if (v->row.kept_ranks)
-        v->row.outcome.exposure = SDC_EXPOSURE_KEPT;
 }
 
 static enum sdc_status label(struct sdc_exec *x, struct verdict *v, struct sdc_error *err) {
@@ -289,8 +293,7 @@ static enum sdc_status label(struct sdc_exec *x, struct verdict *v, struct sdc_e
     struct sdc_judge_detail *d = &v->detail;
     SDC_TRY(sdc__judge(&v->g->clean, &x->thresholds, &v->facts, &row->outcome, d, err));
     row->kept_ranks = d->kept_ranks;
-    if (!v->start && v->facts.altered)
-        expose_by_plan(v);
+    expose_by_plan(v, &row->outcome, &row->kept_ranks);
     row->collapse_step = d->collapse_step;
     row->end_step = d->end_step;
     const char *reason = d->has_reason                       ? sdc_end_reason_name(d->reason)

@@ -10,24 +10,8 @@
 #include "base/json.h"
 #include "camp/plan.h"
 
-/* Parameters of the models, for the size of a support; design of the trainer. */
-static uint64_t model_parameters(const char *model) {
-    if (strcmp(model, "lenet5") == 0)
-        return 61706;
-    if (strcmp(model, "mlp") == 0)
-        return 235146;
-    return 0;
-}
-
-/* Bits of f32 that a choice can hit in all parameters of the model (or the same number of
- * optimizer values): an upper bound where tensors or roles are restricted. */
-static uint64_t support_bound(const struct sdc_plan_cell *cell) {
-    const struct sdc_choice *c = &cell->setting.choice;
-    uint64_t n = model_parameters(cell->setting.model);
-    if (c->op == SDC_OP_VALUE)
-        return n;
-    uint64_t mask = c->n_bits ? sdc_bits_mask(c->bits, c->n_bits, SDC_DTYPE_F32) : UINT32_MAX;
-    return n * (uint64_t)__builtin_popcountll(mask);
+static uint64_t support_bound(const struct sdc_plan *plan, const struct sdc_plan_cell *cell) {
+    return sdc__setting_support(&cell->setting, sdc__spec_pairs_parts(plan->spec));
 }
 
 static bool restricted(const struct sdc_plan_cell *cell) {
@@ -94,7 +78,7 @@ static void print_cells(const struct sdc_plan *plan, struct sdc_buf *out) {
         const struct sdc_plan_cell *cell = &plan->cells[c];
         char support[32];
         snprintf(support, sizeof support, "%s%llu", restricted(cell) ? "<=" : "",
-                 (unsigned long long)support_bound(cell));
+                 (unsigned long long)support_bound(plan, cell));
         sdc__buf_printf(out, "%-6s %-*s %7u %10s %8.1f%%\n", cell->id, (int)width, cell->label,
                         plan->spec->trials, support, 100 * null_share(cell));
     }
@@ -153,7 +137,7 @@ static void json_cell(struct sdc_jw *w, const struct sdc_plan *plan,
     sdc__jw_obj_end(w);
     sdc__jw_ku64(w, "block", plan->blocks[cell->block].key);
     sdc__jw_ku64(w, "trials", s->trials);
-    sdc__jw_ku64(w, "support_at_most", support_bound(cell));
+    sdc__jw_ku64(w, "support_at_most", support_bound(plan, cell));
     sdc__jw_kf64(w, "null_collapse", null_share(cell));
     sdc__jw_obj_end(w);
 }

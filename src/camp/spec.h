@@ -137,9 +137,9 @@ struct sdc_spec {
     uint64_t *checkpoints; /* baseline.checkpoints: steps, ascending */
     size_t n_checkpoints;
     uint64_t window_steps; /* steps after the restart */
-    uint64_t eval_samples; /* window.eval_samples: of the test set, 0 = all */
+    uint64_t eval_samples; /* window.eval_samples: of the test set, 0: no evaluation */
     uint64_t digest_every; /* window.digest_every: steps between state digests of a trial */
-    uint32_t clean_e0;     /* replicas of the clean spread per golden, one lowest bit flipped */
+    uint32_t clean_e0;     /* clean.e0: replicas with half of all lowest bits flipped */
     uint32_t clean_e1;     /* replicas with another data order */
     uint32_t trials;       /* per cell */
     double margin;         /* of claims, a difference of shares */
@@ -177,6 +177,13 @@ enum sdc_status sdc__spec_setting(const struct sdc_spec *spec, const uint32_t *l
                                   struct sdc_setting *setting,
                                   struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__setting_release(struct sdc_setting *setting);
+/* Sites that the setting's choice can hit in a checkpoint of the built-in trainer: bits, or
+ * elements for op value. An upper bound where tensors, roles or number formats are chosen.
+ * pairs_parts: sites are drawn over the model's parameters whatever the part
+ * (sdc__spec_pairs_parts). */
+uint64_t sdc__setting_support(const struct sdc_setting *setting, bool pairs_parts);
+/* Whether pair_over names part. */
+bool sdc__spec_pairs_parts(const struct sdc_spec *spec);
 /* The factor of a key, or NULL where it is fixed. */
 const struct sdc_factor *sdc__spec_factor(const struct sdc_spec *spec, enum sdc_key key);
 /* The value of a key at these levels (NULL: first levels). */

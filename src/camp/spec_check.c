@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "camp/spec_internal.h"
+#include "sdc/num.h"
 
 #define MAX_CELLS 100000u
 
@@ -154,6 +155,75 @@ static enum sdc_status check_h3(const struct check *c) {
                    "two levels, named in pair_over");
 }
 
+/* ---- what can be hit ---- */
+
+/* Parameters of the built-in models. */
+static uint64_t model_parameters(const char *model) {
+    if (strcmp(model, "lenet5") == 0)
+        return 61706;
+    if (strcmp(model, "mlp") == 0)
+        return 235146;
+    return 0;
+}
+
+/* Sites in n elements of a type. */
+static uint64_t sites_of(const struct sdc_choice *c, uint64_t n, enum sdc_dtype dtype) {
+    if (c->op == SDC_OP_VALUE)
+        return n;
+    uint64_t all =
+        sdc_dtype_bits(dtype) >= 64 ? UINT64_MAX : (UINT64_C(1) << sdc_dtype_bits(dtype)) - 1;
+    uint64_t mask = c->n_bits ? sdc_bits_mask(c->bits, c->n_bits, dtype) : all;
+    return n * (uint64_t)__builtin_popcountll(mask);
+}
+
+bool sdc__spec_pairs_parts(const struct sdc_spec *spec) {
+    const struct sdc_factor *part = sdc__spec_factor(spec, SDC_KEY_PART);
+    return part && part->paired;
+}
+
+uint64_t sdc__setting_support(const struct sdc_setting *setting, bool pairs_parts) {
+    const struct sdc_choice *c = &setting->choice;
+    uint64_t n = model_parameters(setting->model), sites = 0;
+    uint32_t parts = pairs_parts ? 1u << SDC_PART_MODEL : c->parts ? c->parts : UINT32_MAX;
+    if (parts & 1u << SDC_PART_MODEL)
+        sites += sites_of(c, n, SDC_DTYPE_F32);
+    if (parts & 1u << SDC_PART_OPTIMIZER && setting->momentum > 0)
+        sites += sites_of(c, n, SDC_DTYPE_F32);
+    if (parts & 1u << SDC_PART_LOOP) /* step, epoch, cursor; the random stream's four words */
+        sites += sites_of(c, 3, SDC_DTYPE_I64) + sites_of(c, 4, SDC_DTYPE_U32);
+    return sites;
+}
+
+/* More sites than there are, or none at all: such trials would show that nothing has an effect. An
+ * optimizer without momentum is let through as one arm of a comparison; the plan warns of it. */
+static enum sdc_status check_support(const struct check *c, const uint32_t *level,
+                                     const struct sdc_setting *setting) {
+    const struct sdc_choice *choice = &setting->choice;
+    uint64_t most = sdc__setting_support(setting, sdc__spec_pairs_parts(c->spec));
+    bool no_state = choice->parts == 1u << SDC_PART_OPTIMIZER && setting->momentum == 0;
+    char message[256];
+    if (choice->flips <= most || no_state)
+        return SDC_OK;
+    const struct sdc_value *v = sdc__spec_value(c->spec, level, SDC_KEY_FLIPS);
+    snprintf(message, sizeof message,
+             "flips: %llu distinct sites, expected at most %llu: %s of %s holds no more",
+             (unsigned long long)choice->flips, (unsigned long long)most,
+             sdc__spec_value(c->spec, level, SDC_KEY_PART)->text, setting->model);
+    if (most > 0)
+        return at_value(c, v, message);
+    v = sdc__spec_value(c->spec, level, SDC_KEY_BITS);
+    snprintf(message, sizeof message,
+             "bits: %.60s names no bit of any number in part %.60s, so there is nothing to hit",
+             v->text, sdc__spec_value(c->spec, level, SDC_KEY_PART)->text);
+    return at_value(c, v, message);
+}
+
+/* What decides whether a choice is possible. */
+static bool spoils_choices(enum sdc_key key) {
+    return sdc__key_class(key) == SDC_KEYCLASS_FAULT || key == SDC_KEY_MODEL ||
+           key == SDC_KEY_OPTIMIZER_MOMENTUM;
+}
+
 /* Every combination of fault words must be a possible choice. */
 static enum sdc_status check_choices(const struct check *c) {
     const struct sdc_spec *s = c->spec;
@@ -166,6 +236,7 @@ static enum sdc_status check_choices(const struct check *c) {
         struct sdc_error inner = {0};
         st = sdc__spec_setting(s, level, &setting, &inner);
         if (st == SDC_OK) {
+            st = check_support(c, level, &setting);
             sdc__setting_release(&setting);
         } else {
             const struct sdc_value *v = sdc__spec_value(s, level, SDC_KEY_OP);
@@ -174,9 +245,9 @@ static enum sdc_status check_choices(const struct check *c) {
             st = at_value(c, v, inner.message);
         }
         more = false;
-        /* count on, over the fault keys alone: the others cannot spoil a choice */
+        /* count on, over those keys alone */
         for (size_t f = 0; f < s->n_factors && !more; f++) {
-            if (sdc__key_class(s->factors[f].key) != SDC_KEYCLASS_FAULT)
+            if (!spoils_choices(s->factors[f].key))
                 continue;
             more = ++level[f] < s->factors[f].n_levels;
             if (!more)

@@ -157,8 +157,8 @@ enum sdc_status sdc__spec_same(const char *stored, const char *given, const char
     SDC_TRY_OUT(st, sdc__json_parse(given, strlen(given), "spec", &b, err));
     compare(&text, "", a, b);
     st = SDC_ERR(err, SDC_MISMATCH,
-                 "%s was made from another spec and is continued only by the same one; these keys "
-                 "differ: %.700s",
+                 "%s was made from another spec and is continued only by the same one (use another "
+                 "folder, or remove that one); these keys differ: %.700s",
                  what, text.data ? text.data : "(in their text only)");
 out:
     sdc__json_free(a);

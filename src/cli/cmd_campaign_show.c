@@ -87,14 +87,19 @@ static void print_measures(FILE *out, const struct sdc_store_trial *t) {
     fprintf(out, "%-16s %u, %.3f s, %s\n", "attempts", t->attempts, t->seconds, t->finished);
 }
 
+/* A rank that did not get so far has no digest. */
+static const char *state_word(const char *digest, bool altered) {
+    return *digest ? (altered ? "altered" : "clean") : "-";
+}
+
 static void print_rows(FILE *out, const struct sdc_store_trial *t, bool all) {
     struct sdc_buf b = SDC_BUF_INIT;
     fputs("\nexposure         read  after load  after start-up\n", out);
     for (size_t i = 0; i < t->n_exposures; i++)
         fprintf(out, "  rank %-9u  %-4s  %-10s  %s%s\n", t->exposures[i].rank,
                 t->exposures[i].read ? "yes" : "no",
-                t->exposures[i].altered_loaded ? "altered" : "clean",
-                t->exposures[i].altered_started ? "altered" : "clean",
+                state_word(t->exposures[i].loaded, t->exposures[i].altered_loaded),
+                state_word(t->exposures[i].started, t->exposures[i].altered_started),
                 t->exposures[i].planned ? "  (planned)" : "");
     size_t shown = all || t->n_faults < SHOWN_FAULTS ? t->n_faults : SHOWN_FAULTS;
     fputs("\nfaults\n", out);
@@ -106,7 +111,8 @@ static void print_rows(FILE *out, const struct sdc_store_trial *t, bool all) {
     }
     if (shown < t->n_faults)
         fprintf(out, "  ... %zu more, --all shows them\n", t->n_faults - shown);
-    fputs("\nstep   rank  loss            accuracy  gradient norm\n", out);
+    if (t->n_points)
+        fputs("\nstep   rank  loss            accuracy  gradient norm\n", out);
     for (size_t i = 0; i < t->n_points; i++) {
         const struct sdc_store_point *p = &t->points[i];
         fprintf(out, "%-6llu %-5u %-14.9g  ", (unsigned long long)p->step, p->rank, p->loss);

@@ -128,6 +128,35 @@ def missing_things():
         sys.exit(f"left behind: {c.trainers_left('.')}")
 
 
+def nothing_to_hit():
+    """A choice that matches nothing must not end as "faults have no effect"."""
+    for i, extra in enumerate(("tensors: [model/nothing*]", "not_tensors: ['*']", "dtype: F16")):
+        spec = c.write_spec("nothing.yaml", name=f"nothing{i}", change=lambda t: t + extra + "\n")
+        c.expect(c.run(spec, "-o", c.fresh("nothing")), 3, "cell c000", "match nothing in the checkpoint",
+                 "such as model/")
+        if c.query("nothing", "select count(*) from trial") != [(0,)]:
+            sys.exit("trials ran that could hit nothing")
+    spec = c.write_spec("many.yaml", name="many", change=lambda t: t.replace("[1, 20]", "[1, 400]") + "tensors: ['*bias']\nbits: sign\n")
+    c.expect(c.run(spec, "-o", c.fresh("many")), 3, "flips: 400 distinct sites, expected at most")
+
+
+def refused_at_load():
+    """The trainer refuses altered counters; that is an outcome at once, and what no rank said is not known."""
+    spec = c.write_spec("loop.yaml", name="loop", change=lambda t: t.replace("[model, optimizer]", "[loop]").replace(
+        "[recipe, part]", "[recipe]").replace("[H1a, H3]", "[H1a]"))
+    result = c.expect(c.run(spec, "-o", c.fresh("loop")), 0, "rejected-at-load")
+    if "tried again" in result.stdout + result.stderr:
+        sys.exit(f"a refused file was tried again:\n{result.stderr}")
+    odd = c.query("loop", "select trial, count(distinct exposure) from outcome o where exists (select 1 from outcome p where"
+                          " p.trial = o.trial and p.numeric = 'rejected-at-load') group by trial having count(distinct exposure) > 1")
+    if odd:
+        sys.exit(f"exposure is not the same at all steps: {odd}")
+    trial = c.query("loop", "select trial from outcome where numeric = 'rejected-at-load'")[0][0]
+    shown = subprocess.run([c.SDCLAB, "campaign", "show", "loop", trial], capture_output=True, text=True, check=True).stdout
+    if "rank 0          yes   -           -  (planned)" not in shown and "rank 1          yes   -           -  (planned)" not in shown:
+        sys.exit(f"show claims a state that no rank reported:\n{shown}")
+
+
 def busy_and_interrupted():
     spec = c.write_spec("long.yaml", name="long", trials=8, steps=30)
     first = subprocess.Popen([c.SDCLAB, "campaign", "run", spec, "-o", c.fresh("long"), "--workers", "2"],
@@ -163,5 +192,6 @@ def busy_and_interrupted():
 
 if __name__ == "__main__":
     for f in (workers_do_not_matter, arms_share_their_faults, labels_make_sense, a_trial_again, usage, missing_things,
+              nothing_to_hit, refused_at_load,
               busy_and_interrupted):
         case(f)

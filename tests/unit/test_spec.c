@@ -100,6 +100,16 @@ static const struct refused refused[] = {
     {"campaign: x\nclaims: [H9]\n", "2:10", "found 'H9'", SDC_INVALID},
     {"campaign: x\nrecipe: single\nranks: 2\n", "2:9", "recipe: single with ranks 2", SDC_INVALID},
     {"campaign: x\nbits: sign\nop: value=0\n", "3:5", "", SDC_INVALID},
+    /* nothing to hit, or not enough */
+    {"campaign: x\nmodel: mlp\nflips: 7524673\n", "3:8",
+     "flips: 7524673 distinct sites, expected at most 7524672", SDC_INVALID},
+    {"campaign: x\nfactors:\n  flips: [1, 61707]\n  bits: [any, sign]\n", "3:14",
+     "flips: 61707 distinct sites, expected at most 61706", SDC_INVALID},
+    {"campaign: x\npart: loop\nflips: 321\n", "3:8", "expected at most 320", SDC_INVALID},
+    {"campaign: x\npart: loop\nop: value=0\nflips: 8\n", "4:8", "expected at most 7", SDC_INVALID},
+    {"campaign: x\nbits: lsb:40\n", "2:7", "bits: lsb:40 names no bit of any number in part model",
+     SDC_INVALID},
+    {PAIRED "flips: 2000000\n", "6:8", "expected at most 1974592", SDC_INVALID},
     /* YAML itself */
     {"campaign: x\nseed: &a 1\n", "2:7", "anchors are not allowed", SDC_INVALID},
     {"campaign: x\nseed: *a\n", "2:7", "aliases are not allowed", SDC_INVALID},
