@@ -130,10 +130,8 @@ static enum sdc_status set_steps(const struct train_options *o, struct sdc_train
         SDC_TRY(sdc_trainer_epoch_steps(t, run, &unit, err));
     if (__builtin_mul_overflow(n, unit, &steps) ||
         __builtin_add_overflow(run->from_step, steps, &run->to_step) || run->to_step > INT64_MAX)
-        return SDC_ERR(
-            err, SDC_USAGE, "--%s: %llu times %llu steps after step %llu, the limit is %lld",
-            by_steps ? "steps" : "epochs", (unsigned long long)n, (unsigned long long)unit,
-            (unsigned long long)run->from_step, (long long)INT64_MAX);
+        return SDC_ERR(err, SDC_USAGE, "--%s: %llu would go beyond the last possible step, %lld",
+                       by_steps ? "steps" : "epochs", (unsigned long long)n, (long long)INT64_MAX);
     return SDC_OK;
 }
 

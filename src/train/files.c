@@ -124,14 +124,14 @@ static enum sdc_status write_views(const struct sdc_tensor_view *v, size_t n, co
                                    const char *format, bool sync, struct sdc_error *err) {
     struct sdc_ckpt_writer *writer = NULL;
     SDC_TRY(sdc_ckpt_writer_new(path, format, true, &writer, err));
-    for (size_t i = 0; i < n; i++) {
-        enum sdc_status st = sdc_ckpt_writer_put(writer, &v[i].desc, v[i].data, err);
-        if (st != SDC_OK) {
-            sdc_ckpt_writer_abandon(writer);
-            return st;
-        }
-    }
-    return sdc_ckpt_writer_commit(writer, sync, err);
+    enum sdc_status st = SDC_OK;
+    for (size_t i = 0; i < n && st == SDC_OK; i++)
+        st = sdc_ckpt_writer_put(writer, &v[i].desc, v[i].data, err);
+    if (st == SDC_OK)
+        st = sdc_ckpt_writer_commit(writer, sync, err);
+    if (st != SDC_OK) /* after a failed commit too: the temporary file would stay */
+        sdc_ckpt_writer_abandon(writer);
+    return st;
 }
 
 enum sdc_status sdc_train_save(const struct sdc_train_state *s, const char *path,

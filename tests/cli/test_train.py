@@ -2,6 +2,7 @@
 """The program sdclab-train as its users meet it: options, results, exit codes, files, worker mode."""
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -104,6 +105,25 @@ class Options(unittest.TestCase):
             self.assertIn(path, p.stderr)
             self.assertEqual([e["type"] for e in events("unsaved")], ["end"])
         self.assertEqual(os.listdir("a-folder"), [])
+
+    def test_a_failed_save_leaves_the_old_file_alone(self):
+        def small_files():
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+        os.makedirs("small-disk", exist_ok=True)
+        for name, form in (("x.h5", "hdf5"), ("x.safetensors", "safetensors")):
+            path = os.path.join("small-disk", name)
+            args = [*SMALL, "--steps", "2", "--save", path, "--format", form, "-o", "full", "-q"]
+            run(*args)
+            with open(path, "rb") as f:
+                before = f.read()
+            p = subprocess.run([PROGRAM, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               text=True, timeout=60, preexec_fn=small_files)
+            self.assertEqual(p.returncode, 4, p.stderr)
+            self.assertIn("File too large", p.stderr)
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), before)
+        self.assertEqual(sorted(os.listdir("small-disk")), ["x.h5", "x.safetensors"])
 
     def test_closed_streams(self):
         # the next file that is opened must not get the number of a standard stream
