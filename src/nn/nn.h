@@ -128,7 +128,8 @@ const char *sdc_nn_name(const struct sdc_nn_ops *ops);
 const char *sdc_nn_summary(const struct sdc_nn_ops *ops); /* one line */
 unsigned sdc_nn_caps(const struct sdc_nn_ops *ops);       /* SDC_NN_CAN_... */
 /* What is behind it, for provenance: library version and instruction set in use, such as
- * "oneDNN 2.6.3, avx512"; "plain C" for ref. */
+ * "oneDNN 2.6.3 avx512_core, avx512" (of the products, of the vector kernels); "plain C" for ref.
+ */
 void sdc_nn_version(const struct sdc_nn_ops *ops, char *text, size_t size);
 
 /* Bytes of one element. */

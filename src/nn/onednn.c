@@ -51,10 +51,39 @@ void sdc__nn_sgemm_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io
         product('N', 'N', batch, in, out, dy, io->w, io->dx);
 }
 
+/* What its products use: the processor's best, or less where DNNL_MAX_CPU_ISA asks for less. */
+static const char *products_isa(void) {
+    switch (dnnl_get_effective_cpu_isa()) {
+    case dnnl_cpu_isa_sse41:
+        return "sse41";
+    case dnnl_cpu_isa_avx:
+        return "avx";
+    case dnnl_cpu_isa_avx2:
+        return "avx2";
+    case dnnl_cpu_isa_avx2_vnni:
+        return "avx2_vnni";
+    case dnnl_cpu_isa_avx512_mic:
+        return "avx512_mic";
+    case dnnl_cpu_isa_avx512_mic_4ops:
+        return "avx512_mic_4ops";
+    case dnnl_cpu_isa_avx512_core:
+        return "avx512_core";
+    case dnnl_cpu_isa_avx512_core_vnni:
+        return "avx512_core_vnni";
+    case dnnl_cpu_isa_avx512_core_bf16:
+        return "avx512_core_bf16";
+    case dnnl_cpu_isa_avx512_core_amx:
+        return "avx512_core_amx";
+    default:
+        return "all";
+    }
+}
+
 static void version(char *text, size_t size) {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(text, size, "oneDNN %d.%d.%d, %s", v->major, v->minor, v->patch,
-             sdc__nn_isa(NULL)->name);
+    bool ymm = dnnl_get_cpu_isa_hints() == dnnl_cpu_isa_prefer_ymm;
+    snprintf(text, size, "oneDNN %d.%d.%d %s%s, %s", v->major, v->minor, v->patch, products_isa(),
+             ymm ? " prefer_ymm" : "", sdc__nn_isa(NULL)->name);
 }
 
 static const struct sdc__nn_kernels *kernels(enum sdc_nn_type type) {

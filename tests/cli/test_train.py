@@ -227,6 +227,16 @@ class Runs(unittest.TestCase):
         for key in ("cpu.model", "cpu.features", "kernels.ref", "libc", "compiler", "sdclab"):
             self.assertIn(key, start["environment"])
 
+    def test_events_name_what_changes_the_bits(self):
+        # oneDNN's own variables choose other instructions, and with them other roundings
+        def kernels(**variables):
+            args = [PROGRAM, "--data", "synthetic", "--steps", "1", "-q", "-o", "isa"]
+            subprocess.run(args, env={**os.environ, **variables}, stdout=subprocess.PIPE,
+                           check=True, timeout=60)
+            return events("isa")[0]["environment"]["kernels.onednn"]
+        self.assertIn(" sse41,", kernels(DNNL_MAX_CPU_ISA="SSE41"))
+        self.assertIn(" prefer_ymm,", kernels(DNNL_CPU_ISA_HINTS="PREFER_YMM"))
+
     def test_load_only(self):
         run(*SMALL, "--steps", "3", "--save", "only.h5", "-o", "only-made", "--quiet")
         run(*SMALL, "--steps", "1", "--load", "only.h5", "--dry-run")
