@@ -12,6 +12,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import jsonschema
+
 from browser import Browser, check, figures_are_drawn
 
 SDCLAB = os.environ["SDCLAB"]
@@ -44,8 +46,23 @@ def run(*words, code=0):
     return done.stdout
 
 
+def files_follow_their_schemas(folder):
+    """What the campaign and its trainer wrote to each other, and the record of the alteration."""
+    found = {}
+    for path in sorted(folder.rglob("*.json*")):
+        kind = "record" if path.name.endswith(".sdc.jsonl") else path.name.split(".")[0].split("-")[0]
+        schema = Path(os.environ["SDC_SOURCE_DIR"], "schemas", f"{kind}-1.json")
+        check(schema.exists(), f"{path} has no schema")
+        validator = jsonschema.Draft202012Validator(json.loads(schema.read_text()))
+        for line in path.read_text().splitlines():
+            validator.validate(json.loads(line))
+            found[kind] = found.get(kind, 0) + 1
+    check({"run", "events", "record"} <= set(found), f"files of the trial: {found}")
+
+
 def main():
     shutil.rmtree("page.sdcrun", ignore_errors=True)
+    shutil.rmtree("again", ignore_errors=True)
     Path("page.yaml").write_text(SPEC)
     run("campaign", "run", "page.yaml", "-o", "page.sdcrun", "--quiet")
     said = run("report", "page.sdcrun")
@@ -81,9 +98,10 @@ def main():
     row = next(t for t in results["trials"] if t["kind"] == "trial" and t["numeric"].startswith("non-finite"))
     words = shlex.split(row["replay"])
     check(words[0] == "sdclab" and re.search(r"campaign run -o \S+ --trial \S+", row["replay"]), row["replay"])
-    again = run(*words[1:])
+    again = run(*words[1:], "--into", "again")
     for label in (row["exposure"], row["numeric"], row["trajectory"], row["replicas"]):
         check(label in again, f"{row['replay']} lacks '{label}':\n{again}")
+    files_follow_their_schemas(Path("again"))
     print("campaign, report and page as expected")
 
 
