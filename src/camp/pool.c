@@ -265,14 +265,32 @@ static enum sdc_status settle_gone(struct sdc_pool *pool, struct sdc_error *err)
     return SDC_OK;
 }
 
+/* Its own jobs first: others may end it. */
+static struct sdc_pool_task **find_task(struct sdc_pool *pool, const struct sdc_pool_worker *w) {
+    struct sdc_pool_task **link = &pool->queue;
+    while (*link && ((*link)->job.place != SDC_POOL_PINNED || (*link)->job.worker != w->number))
+        link = &(*link)->next;
+    if (!*link)
+        for (link = &pool->queue; *link && !may_take(w, &(*link)->job);)
+            link = &(*link)->next;
+    return link;
+}
+
+/* A worker that did what asked for a fresh one is kept until its result is collected: who collects
+ * it may have more for this very worker. */
+static bool is_kept(const struct sdc_pool *pool, const struct sdc_pool_worker *w) {
+    for (size_t i = 0; i < pool->n_ready && w->place == SDC_POOL_FRESH; i++)
+        if (pool->ready[i].worker == w->number)
+            return true;
+    return false;
+}
+
 static enum sdc_status hand_out(struct sdc_pool *pool, struct sdc_error *err) {
     for (unsigned i = 0; i < pool->n_workers; i++) {
         struct sdc_pool_worker *w = &pool->workers[i];
-        if (w->state != SDC_WORKER_IDLE)
+        if (w->state != SDC_WORKER_IDLE || is_kept(pool, w))
             continue;
-        struct sdc_pool_task **link = &pool->queue;
-        while (*link && !may_take(w, &(*link)->job))
-            link = &(*link)->next;
+        struct sdc_pool_task **link = find_task(pool, w);
         if (*link) {
             SDC_TRY(sdc__pool_worker_run(pool, w, unlink_task(pool, link), err));
         } else if (pool->queue && pool->queue->job.place == SDC_POOL_FRESH &&

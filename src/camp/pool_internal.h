@@ -30,6 +30,7 @@ struct sdc_pool_worker {
     int fd; /* -1: not connected */
     struct sdc_buf in;
     uint64_t runs;              /* handed out so far */
+    enum sdc_pool_place place;  /* of the last one */
     uint64_t deadline;          /* for the hello */
     struct sdc_pool_task *task; /* owned while RUNNING */
     uint64_t grew;              /* when the events file last grew */

@@ -197,6 +197,7 @@ enum sdc_status sdc__pool_worker_run(struct sdc_pool *pool, struct sdc_pool_work
     w->task = task;
     w->state = SDC_WORKER_RUNNING;
     w->runs++;
+    w->place = task->job.place;
     pool->failed_starts = 0;
     w->grew = sdc__now_ns();
     w->size = -1;

@@ -60,6 +60,12 @@ ours, theirs = c.contents("crash"), c.contents("calm")
 changed = {row[0].strip("'") for row in set(ours["trial"]) ^ set(theirs["trial"])}
 if changed != {"c000-0000", "c001-0000"}:
     sys.exit(f"other trials changed too: {changed}")
+# many crash at once: each needs a fresh worker of its own, and must not take the others' away
+for workers in ("1", "3"):
+    c.expect(go(c.fresh("crashes"), "c00[0-9]-0000 crash", workers=workers), 0, "10 crash", "32 of 32 trials")
+    tries = c.query("crashes", "select max(attempts) from trial")[0][0]
+    if tries != 2:
+        sys.exit(f"with {workers} workers a trial was tried {tries} times, expected 2")
 # the clean twin does not pass either: the laboratory's failure
 c.expect(go(c.fresh("both"), "c000-0000 crash\ng0-again crash"), 0, "1 harness-error")
 print("crashes: passed")

@@ -281,7 +281,24 @@ static void test_places(void **s) {
     sdc__pool_result_release(&r);
     assert_ok(sdc__pool_replace(f.pool, second, &err));
     assert_int_not_equal(run_one(&f, "ok", 0, SDC_POOL_DONE, NULL), second);
-    /* a fresh job and a pinned one behind it */
+    /* two jobs want a fresh worker, and there is room for one: the second waits until the first
+     * one's result is collected and nothing more is asked of its worker */
+    submit(&f, "ok-fresh-0", SDC_POOL_FRESH, 0, 0);
+    submit(&f, "ok-fresh-1", SDC_POOL_FRESH, 0, 0);
+    r = next(&f);
+    assert_string_equal(r.user, "ok-fresh-0");
+    uint64_t third = r.worker;
+    sdc__pool_result_release(&r);
+    submit(&f, "ok-pinned", SDC_POOL_PINNED, third, 0);
+    r = next(&f);
+    assert_string_equal(r.user, "ok-pinned");
+    assert_int_equal(r.end, SDC_POOL_DONE);
+    assert_int_equal(r.worker, third);
+    sdc__pool_result_release(&r);
+    r = next(&f);
+    assert_string_equal(r.user, "ok-fresh-1");
+    assert_int_not_equal(r.worker, third);
+    sdc__pool_result_release(&r);
     end(&f);
 }
 
