@@ -9,6 +9,8 @@
 
 #include "base/guard.h"
 
+#define GROUP_ROWS 24 /* about half a screen */
+
 struct axis_view {
     enum sdc_axis axis;
     const char *name;
@@ -99,12 +101,12 @@ static void trials_cell(struct sdc_buf *b, const struct sdc_report_cell *c) {
     sdc__buf_puts(b, "</td>");
 }
 
-static void cell_row(struct sdc_buf *b, const struct sdc_report *r,
-                     const struct sdc_report_cell *c) {
+static void cell_row(struct sdc_buf *b, const struct sdc_report *r, const struct sdc_report_cell *c,
+                     size_t n_heading) {
     uint64_t done = sdc__report_cell_done(c);
     struct sdc_report_interval s = sdc__report_share(c->n_collapse, done);
     sdc__buf_puts(b, "<tr class=\"cell\">");
-    for (size_t f = 1; f < r->n_factors; f++) {
+    for (size_t f = n_heading; f < r->n_factors; f++) {
         sdc__buf_puts(b, "<td data-h=\"");
         sdc__html_text(b, r->factors[f]);
         sdc__buf_puts(b, "\">");
@@ -127,22 +129,60 @@ static void cell_row(struct sdc_buf *b, const struct sdc_report *r,
     sdc__buf_puts(b, "</td></tr>\n");
 }
 
-static const char *group_of(const struct sdc_report *r, size_t cell) {
-    const char *v = r->n_factors > 0 ? r->cells[cell].values[0] : NULL;
+static const char *value_of(const struct sdc_report *r, size_t cell, size_t factor) {
+    const char *v = r->cells[cell].values[factor];
     return v ? v : "";
 }
 
-static bool first_of_group(const struct sdc_report *r, size_t cell) {
-    for (size_t i = 0; i < cell; i++)
-        if (strcmp(group_of(r, i), group_of(r, cell)) == 0)
+/* Whether two cells have the same first n factors. */
+static bool same_group(const struct sdc_report *r, size_t a, size_t b, size_t n) {
+    for (size_t f = 0; f < n; f++)
+        if (strcmp(value_of(r, a, f), value_of(r, b, f)) != 0)
             return false;
     return true;
 }
 
+static size_t largest_group(const struct sdc_report *r, size_t n) {
+    size_t largest = 0;
+    for (size_t i = 0, end; i < r->n_cells; i = end) {
+        for (end = i + 1; end < r->n_cells && same_group(r, i, end, n);)
+            end++;
+        largest = end - i > largest ? end - i : largest;
+    }
+    return largest;
+}
+
+/* How many factors stand in headings rather than in columns: one, and more of them while groups are
+ * too long to be taken in; the last one, which is compared, is always a column. */
+static size_t heading_factors(const struct sdc_report *r) {
+    size_t n = r->n_factors > 0 ? 1 : 0;
+    while (n + 1 < r->n_factors && largest_group(r, n) > GROUP_ROWS)
+        n++;
+    return n;
+}
+
+static bool first_of_group(const struct sdc_report *r, size_t cell, size_t n) {
+    for (size_t i = 0; i < cell; i++)
+        if (same_group(r, i, cell, n))
+            return false;
+    return true;
+}
+
+static void group_heading(struct sdc_buf *b, const struct sdc_report *r, size_t cell, size_t n) {
+    sdc__buf_printf(b, "<tr><th class=\"group\" colspan=\"%zu\">", r->n_factors - n + 4);
+    for (size_t f = 0; f < n; f++) {
+        sdc__buf_puts(b, f ? ", " : "");
+        sdc__html_text(b, r->factors[f]);
+        sdc__buf_puts(b, ": ");
+        sdc__html_text(b, r->cells[cell].values[f]);
+    }
+    sdc__buf_puts(b, "</th></tr>\n");
+}
+
 static void table(struct sdc_buf *b, const struct sdc_report *r) {
-    size_t columns = (r->n_factors > 0 ? r->n_factors - 1 : 0) + 4;
+    size_t n = heading_factors(r);
     sdc__buf_puts(b, "<div class=\"scroll\"><table class=\"cells stack\"><thead><tr>");
-    for (size_t f = 1; f < r->n_factors; f++) {
+    for (size_t f = n; f < r->n_factors; f++) {
         sdc__buf_puts(b, "<th>");
         sdc__html_text(b, r->factors[f]);
         sdc__buf_puts(b, "</th>");
@@ -150,19 +190,14 @@ static void table(struct sdc_buf *b, const struct sdc_report *r) {
     sdc__buf_puts(b, "<th class=\"n\">Trials</th><th class=\"n\">Collapsed (95 %)</th>"
                      "<th>Exposure</th><th>Outcome</th></tr></thead>\n");
     for (size_t g = 0; g < r->n_cells; g++) {
-        if (!first_of_group(r, g))
+        if (!first_of_group(r, g, n))
             continue;
         sdc__buf_puts(b, "<tbody>");
-        if (r->n_factors > 0) {
-            sdc__buf_printf(b, "<tr><th class=\"group\" colspan=\"%zu\">", columns);
-            sdc__html_text(b, r->factors[0]);
-            sdc__buf_puts(b, ": ");
-            sdc__html_text(b, r->cells[g].values[0]);
-            sdc__buf_puts(b, "</th></tr>\n");
-        }
+        if (n > 0)
+            group_heading(b, r, g, n);
         for (size_t i = g; i < r->n_cells; i++)
-            if (strcmp(group_of(r, i), group_of(r, g)) == 0)
-                cell_row(b, r, &r->cells[i]);
+            if (same_group(r, i, g, n))
+                cell_row(b, r, &r->cells[i], n);
         sdc__buf_puts(b, "</tbody>\n");
     }
     sdc__buf_puts(b, "</table></div>\n");
@@ -227,10 +262,11 @@ void sdc__html_cells(struct sdc_buf *b, const struct sdc_report *r) {
         sdc__buf_puts(b, "<p class=\"dim\">The plan has no cells.</p>\n</section>\n");
         return;
     }
-    sdc__buf_puts(b, "<p>Each bar is all finished trials of a cell. Exposure says where altered "
-                     "bits were after start-up; trials that reached no rank are hatched in the "
-                     "outcome bars and never count as without effect. Hold the pointer over a part "
-                     "for its count and 95 % Wilson interval.</p>\n");
+    sdc__buf_puts(
+        b, "<p>Each bar is all finished trials of a cell. Exposure says where altered "
+           "bits were after start-up; trials that reached no rank are hatched in the "
+           "outcome bars and never count as without effect. Hold the pointer over a part "
+           "for its count and 95 % Wilson interval; all of them are in a table below.</p>\n");
     axis_rules(b);
     sdc__buf_puts(b, "<div class=\"axes\"><span class=\"lead\">Outcome shown:</span>\n");
     for (size_t i = 0; i < N_AXES; i++) {

@@ -80,6 +80,42 @@ static void only_what_reached_a_rank_has_an_outcome(void **state) {
     assert_int_equal(c.counts[SDC_AXIS_NUMERIC][SDC_NUMERIC_NONFINITE_NOW], 1);
 }
 
+static size_t count_of(const char *text, const char *what) {
+    size_t n = 0;
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* 2 x 2 x 13 cells: 26 in a group by the first factor alone are too many to be taken in. */
+static void long_tables_of_cells_are_split(void **state) {
+    (void)state;
+    static const char *const factors[] = {"ranks", "bits", "flips"};
+    static const char *const ranks[] = {"2", "4"}, *const bits[] = {"any", "sign"};
+    static const char *const flips[] = {"0", "1", "2", "3",  "4",  "5", "6",
+                                        "7", "8", "9", "10", "11", "12"};
+    const char *values[52][3];
+    struct sdc_report_cell cells[52] = {{0}};
+    for (size_t i = 0; i < 52; i++) {
+        values[i][0] = ranks[i / 26];
+        values[i][1] = bits[i / 13 % 2];
+        values[i][2] = flips[i % 13];
+        cells[i] = (struct sdc_report_cell){.label = "c", .values = values[i], .n_planned = 3};
+    }
+    struct sdc_report r = {.factors = factors, .n_factors = 3, .cells = cells, .n_cells = 52};
+    struct sdc_buf b = SDC_BUF_INIT;
+    sdc__html_cells(&b, &r);
+    assert_int_equal(count_of(b.data, "class=\"group\""), 4);
+    assert_non_null(strstr(b.data, "ranks: 4, bits: sign</th>"));
+    assert_int_equal(count_of(b.data, "<tr class=\"cell\">"), 52);
+    sdc__buf_clear(&b);
+    r.n_cells = 24; /* short enough: one factor in headings */
+    sdc__html_cells(&b, &r);
+    assert_int_equal(count_of(b.data, "class=\"group\""), 1);
+    assert_non_null(strstr(b.data, "ranks: 2</th>"));
+    sdc__buf_release(&b);
+}
+
 /* A stand-in for gnuplot, in the scratch folder. */
 static void install(const char *script) {
     FILE *f = fopen("fake-gnuplot", "w");
@@ -148,6 +184,7 @@ int main(void) {
         cmocka_unit_test(csv_quotes),
         cmocka_unit_test(gnuplot_strings_hold_anything),
         cmocka_unit_test(only_what_reached_a_rank_has_an_outcome),
+        cmocka_unit_test(long_tables_of_cells_are_split),
         cmocka_unit_test(gnuplot_may_misbehave),
         cmocka_unit_test(a_hanging_gnuplot_is_ended),
         cmocka_unit_test(writers_are_named),
