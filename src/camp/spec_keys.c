@@ -396,10 +396,12 @@ static enum sdc_status read_scalar(const struct place *p, struct sdc_buf *text) 
         return SDC_OK;
     }
     size_t len = strlen(node->text);
-    if (len == 0 || len > 64 || node->text[0] == '.' ||
+    if (len == 0 || len > 64 || node->text[0] == '.' || node->text[0] == '-' ||
         strspn(node->text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") !=
             len)
-        return wrong(p, "a name of at most 64 letters, digits, '-', '_' and '.'");
+        return wrong(
+            p, "a name of at most 64 letters, digits, '-', '_' and '.', beginning with none of "
+               "'-' and '.'");
     return SDC_OK;
 }
 

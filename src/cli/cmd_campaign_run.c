@@ -173,6 +173,8 @@ static unsigned count_cores(void) {
 /* DIR and the spec (NULL: from the store). */
 static enum sdc_status find_campaign(struct sdc_cli *cli, const struct run_args *a, char **dir,
                                      struct sdc_spec **spec, struct sdc_error *err) {
+    if (a->into && !a->trial)
+        return SDC_ERR(err, SDC_USAGE, "--into says where the files of --trial go, expected both");
     if (cli->operands.n)
         SDC_TRY(sdc__spec_read(cli->operands.items[0], spec, err));
     if (!a->output && !*spec)

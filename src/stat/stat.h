@@ -241,7 +241,8 @@ struct sdc_stat_claim {
     double margin;                     /* copied */
     size_t k_required;                 /* copied */
     double level;                      /* of the limits: Holm's */
-    struct sdc_stat_cluster_test test; /* effect (mean), limits, p values; at level */
+    struct sdc_stat_cluster_test test; /* effect (mean), limits, p values; at level; limits of two
+                                          and more clusters are cut at -1 and 1 */
     bool limits_from_pairs; /* no pair disagreed: test.interval is the exact bound of 0 discordant
                                pairs, since a t interval of width 0 would claim too much */
     double p_adjusted;      /* Holm, of p_t; 1 where there is none */

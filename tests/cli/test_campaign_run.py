@@ -103,6 +103,7 @@ def a_trial_again():
 
 def usage():
     c.expect(c.run(), 2, "SPEC or -o DIR")
+    c.expect(c.run("-o", "one", "--into", "x"), 2, "--into", "--trial")
     c.expect(c.run("-o", "never-made", "--dry-run"), 4, "never-made")
     c.expect(c.run("small.yaml", "-o", "never-made", "--dry-run"), 0, "cells", "0 of 44 trials and controls")
     if os.path.exists("never-made"):

@@ -78,6 +78,7 @@ static const struct refused refused[] = {
     {"campaign: x\nbaseline: {checkpoints: 300}\n", "2:25", "expected a list of whole numbers",
      SDC_INVALID},
     {"campaign: a/b\n", "1:11", "expected a name", SDC_INVALID},
+    {"campaign: -x\n", "1:11", "beginning with none of '-' and '.'", SDC_INVALID},
     {"campaign: x\nfactors:\n  flips: []\n", "3:10", "expected a list of levels", SDC_INVALID},
     {"campaign: x\nfactors:\n  flips: [1, 1]\n", "3:14", "the level '1' is here twice",
      SDC_INVALID},

@@ -45,6 +45,19 @@ static void sentence_has(const struct sdc_stat_claim *c, const char *text) {
     sdc__buf_release(&b);
 }
 
+/* Two clusters of -0.25 and 0: half the t interval is 12.706 * 0.125 = 1.588, and no difference of
+ * shares is below -1 or above 1. */
+static void limits_stay_within_the_range(void **state) {
+    (void)state;
+    const double diff[2] = {-0.25, 0};
+    struct sdc_stat_claim_input in = input(diff);
+    in.k = 2;
+    struct sdc_stat_claim c = judge(&in);
+    assert_true(c.test.interval.low == -1 && c.test.interval.high == 1);
+    assert_false(c.inside_margin);
+    assert_int_equal(c.verdict, SDC_VERDICT_UNDECIDED);
+}
+
 static void each_verdict(void **state) {
     (void)state;
     double diff[K] = {0};
@@ -227,6 +240,7 @@ static void true_nulls_are_rarely_claimed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(limits_stay_within_the_range),
         cmocka_unit_test(each_verdict),
         cmocka_unit_test(few_clusters_are_undecided_however_clear),
         cmocka_unit_test(missing_data_cannot_help_a_claim),
