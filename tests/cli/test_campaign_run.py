@@ -112,7 +112,7 @@ def usage():
     other = c.write_spec("other.yaml", seed=6)
     c.expect(c.run(other, "-o", "one"), 3, "seed")
     bad = c.write_spec("bad.yaml", change=lambda t: t.replace("batch:", "bacth:"))
-    c.expect(c.run(bad, "-o", c.fresh("bad")), 3, "bad.yaml:6:1", "batch")
+    c.expect(c.run(bad, "-o", c.fresh("bad")), 3, "bad.yaml:7:1", "batch")
 
 
 def missing_things():

@@ -16,6 +16,7 @@ SPEC = """campaign: {name}
 seed: {seed}
 trainer: native
 model: mlp
+kernels: ref
 data: {{name: synthetic}}
 batch: 4
 optimizer: {{name: sgd, lr: 0.05, momentum: 0.9}}

@@ -16,7 +16,7 @@
 static const char *python, *proxy;
 
 static const char spec_text[] =
-    "campaign: hangs\nseed: 3\nmodel: mlp\ndata: {name: synthetic}\nbatch: 4\n"
+    "campaign: hangs\nseed: 3\nmodel: mlp\nkernels: ref\ndata: {name: synthetic}\nbatch: 4\n"
     "baseline: {seeds: 1, checkpoints: [4]}\nwindow: {steps: 4, eval_samples: 20}\n"
     "clean: {e0: 1, e1: 1}\nfactors: {altered_ranks: [all], flips: [1, 2]}\ntrials: 2\n";
 
@@ -84,6 +84,7 @@ static void test_stop_before_trials(void **s) {
     struct sdc_exec_options options = {.stop = &stop};
     struct sdc_exec_summary summary;
     struct sdc_error err;
+    assert_ok(sdc__remove_tree("hangs2", &err));
     assert_status(SDC_CANCELLED, run("hangs2", "", &options, &summary, &err));
     assert_int_equal(summary.n_now, 0);
 }
