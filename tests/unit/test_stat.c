@@ -24,8 +24,10 @@ static void near(double got, double want, double within, const char *what, int l
 /* Functions that need GSL say so in a build without it; then there is nothing more to test. */
 #define NEEDS_GSL()                                                                                \
     do {                                                                                           \
-        if (!sdc__stat_have_gsl())                                                                 \
+        if (!sdc__stat_have_gsl()) {                                                               \
+            print_message("skipped: built without GSL\n");                                         \
             skip();                                                                                \
+        }                                                                                          \
     } while (0)
 
 static void normal_quantile_inverts_the_cdf(void **state) {
@@ -70,8 +72,10 @@ static void without_gsl_says_so(void **state) {
     struct sdc_stat_interval i;
     struct sdc_stat_pairs pairs = {1, 2, 3, 4};
     double v;
-    if (sdc__stat_have_gsl())
+    if (sdc__stat_have_gsl()) {
+        print_message("skipped: about a build without GSL\n");
         skip();
+    }
     assert_status(SDC_UNSUPPORTED, sdc__stat_t_quantile(0.9, 5, &v, &err));
     assert_message_has("SDC_GSL=OFF");
     assert_status(SDC_UNSUPPORTED, sdc__stat_clopper_pearson(0, 5, 0.95, &i, &err));
