@@ -65,9 +65,6 @@ enum sdc_status sdc__store_end(struct sdc_store *store, enum sdc_status st, stru
 void sdc__golden_owner(const char *group, int64_t platform, char *text, size_t size);
 void sdc__replica_owner(const struct sdc_store_replica *r, char *text, size_t size);
 /* Curves: owner is a trial's id, or made by sdc__golden_owner, sdc__replica_owner. */
-enum sdc_status sdc__points_put(struct sdc_store *store, const char *owner,
-                                const struct sdc_store_point *points, size_t n,
-                                struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__points_get(struct sdc_store *store, const char *owner,
                                 struct sdc_store_point **points, size_t *n,
                                 struct sdc_error *err) SDC_MUST_CHECK;

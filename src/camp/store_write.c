@@ -115,9 +115,9 @@ static enum sdc_status put_exposures(struct sdc_store *store, const struct sdc_s
     return sdc__stmt_end(&q);
 }
 
-enum sdc_status sdc__points_put(struct sdc_store *store, const char *owner,
-                                const struct sdc_store_point *points, size_t n,
-                                struct sdc_error *err) {
+static enum sdc_status put_points(struct sdc_store *store, const char *owner,
+                                  const struct sdc_store_point *points, size_t n,
+                                  struct sdc_error *err) {
     struct sdc_stmt q =
         sdc__stmt(store, "INSERT OR REPLACE INTO series VALUES(?,?,?,?,?,?,?)", err);
     for (size_t i = 0; i < n; i++) {
@@ -131,6 +131,17 @@ enum sdc_status sdc__points_put(struct sdc_store *store, const char *owner,
         sdc__stmt_run(&q);
     }
     return sdc__stmt_end(&q);
+}
+
+/* Of a golden or a clean replica, which may be put again. */
+static enum sdc_status replace_points(struct sdc_store *store, const char *owner,
+                                      const struct sdc_store_point *points, size_t n,
+                                      struct sdc_error *err) {
+    struct sdc_stmt q = sdc__stmt(store, "DELETE FROM series WHERE owner=?", err);
+    sdc__stmt_text(&q, owner);
+    sdc__stmt_run(&q);
+    SDC_TRY(sdc__stmt_end(&q));
+    return put_points(store, owner, points, n, err);
 }
 
 static enum sdc_status put_propagation(struct sdc_store *store, const struct sdc_store_trial *t,
@@ -160,7 +171,7 @@ static enum sdc_status put_rows(struct sdc_store *store, const struct sdc_store_
     SDC_TRY(put_outcomes(store, t, err));
     SDC_TRY(put_faults(store, t, err));
     SDC_TRY(put_exposures(store, t, err));
-    SDC_TRY(sdc__points_put(store, t->id, t->points, t->n_points, err));
+    SDC_TRY(put_points(store, t->id, t->points, t->n_points, err));
     return put_propagation(store, t, err);
 }
 
@@ -217,11 +228,7 @@ static enum sdc_status golden_rows(struct sdc_store *store, const struct sdc_sto
     sdc__stmt_text(&q, g->state);
     sdc__stmt_run(&q);
     SDC_TRY(sdc__stmt_end(&q));
-    q = sdc__stmt(store, "DELETE FROM series WHERE owner=?", err);
-    sdc__stmt_text(&q, owner);
-    sdc__stmt_run(&q);
-    SDC_TRY(sdc__stmt_end(&q));
-    return sdc__points_put(store, owner, g->points, g->n_points, err);
+    return replace_points(store, owner, g->points, g->n_points, err);
 }
 
 void sdc__golden_owner(const char *group, int64_t platform, char *text, size_t size) {
@@ -258,11 +265,7 @@ static enum sdc_status replica_rows(struct sdc_store *store, const struct sdc_st
     sdc__stmt_f64(&q, r->distance);
     sdc__stmt_run(&q);
     SDC_TRY(sdc__stmt_end(&q));
-    q = sdc__stmt(store, "DELETE FROM series WHERE owner=?", err);
-    sdc__stmt_text(&q, owner);
-    sdc__stmt_run(&q);
-    SDC_TRY(sdc__stmt_end(&q));
-    return sdc__points_put(store, owner, r->points, r->n_points, err);
+    return replace_points(store, owner, r->points, r->n_points, err);
 }
 
 enum sdc_status sdc__store_put_replica(struct sdc_store *store, const struct sdc_store_replica *r,

@@ -178,10 +178,6 @@ enum sdc_nn_type sdc_nn_engine_type(const struct sdc_nn_engine *engine) {
     return engine->type;
 }
 
-const struct sdc_nn_ops *sdc_nn_engine_ops(const struct sdc_nn_engine *engine) {
-    return engine->ops;
-}
-
 /* What every implementation keeps between forward and backward. */
 static enum sdc_status plan_memory(struct sdc_nn_plan *p, struct sdc_error *err) {
     const struct kind *k = &kinds[p->layer.kind];
@@ -238,10 +234,6 @@ void sdc_nn_plan_free(struct sdc_nn_plan *plan) {
 
 const struct sdc_nn_sizes *sdc_nn_plan_sizes(const struct sdc_nn_plan *plan) {
     return &plan->sizes;
-}
-
-const struct sdc_nn_layer *sdc_nn_plan_layer(const struct sdc_nn_plan *plan) {
-    return &plan->layer;
 }
 
 static enum sdc_status check_labels(const struct sdc_nn_plan *plan, const int32_t *labels,

@@ -147,7 +147,6 @@ enum sdc_status sdc_nn_engine_new(const struct sdc_nn_ops *ops, enum sdc_nn_type
 /* Accepts NULL. Free its plans first. */
 void sdc_nn_engine_free(struct sdc_nn_engine *engine);
 enum sdc_nn_type sdc_nn_engine_type(const struct sdc_nn_engine *engine);
-const struct sdc_nn_ops *sdc_nn_engine_ops(const struct sdc_nn_engine *engine);
 
 /* A plan for one layer, owned by the caller; the engine is borrowed until the plan is freed.
  * Statuses of sdc_nn_layer_sizes, and SDC_NO_MEMORY. On failure *out is NULL. */
@@ -156,7 +155,6 @@ enum sdc_status sdc_nn_plan_new(struct sdc_nn_engine *engine, const struct sdc_n
 /* Accepts NULL. */
 void sdc_nn_plan_free(struct sdc_nn_plan *plan);
 const struct sdc_nn_sizes *sdc_nn_plan_sizes(const struct sdc_nn_plan *plan);
-const struct sdc_nn_layer *sdc_nn_plan_layer(const struct sdc_nn_plan *plan);
 
 /* Computes y from x (w, b, labels). SDC_INVALID: a label is not a class; y is then unchanged. A
  * missing operand is a bug of the caller and aborts. */

@@ -56,14 +56,6 @@ static const struct network networks[] = {
 
 #define N_NETWORKS (sizeof networks / sizeof networks[0])
 
-static const char *const network_names[] = {"mlp", "lenet5"};
-_Static_assert(sizeof network_names / sizeof network_names[0] == N_NETWORKS, "one name each");
-
-const char *const *sdc_model_names(size_t *n) {
-    *n = N_NETWORKS;
-    return network_names;
-}
-
 static unsigned add_param(struct sdc_model *m, const char *module, const char *leaf, unsigned rank,
                           const uint64_t *shape, unsigned fan_in) {
     struct sdc_param *p = &m->params[m->n_params];

@@ -52,9 +52,6 @@ struct sdc_model {
     size_t flat;                          /* length of the flat vectors */
 };
 
-/* Names of the known models, n of them; static. */
-const char *const *sdc_model_names(size_t *n);
-
 /* Fills *model. SDC_UNSUPPORTED lists the known ones. */
 enum sdc_status sdc_model_make(const char *name, struct sdc_model *model,
                                struct sdc_error *err) SDC_MUST_CHECK;
