@@ -68,6 +68,9 @@ struct sdc_tensor_desc {
     enum sdc_part part;
     enum sdc_role role;
     const char *locked; /* NULL: alterable; else why not, in a few words; as owned as name */
+    const char *shared; /* not NULL: its bytes are (also) those of another tensor or element, such
+                           as "view of fc.weight"; left out where sites are drawn, so that no bit
+                           counts twice, but alterable by name; as owned as name */
 };
 
 /* Part and role from the name, type and rank alone. Known are names of PyTorch state dicts, of

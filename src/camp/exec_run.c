@@ -65,7 +65,7 @@ struct sdc_exec_base *sdc__exec_base_of(struct sdc_exec *x, uint32_t group) {
 }
 
 enum sdc_status sdc__exec_base_open(struct sdc_exec_base *base, struct sdc_error *err) {
-    return base->ckpt ? SDC_OK : sdc_ckpt_open(base->path, &base->ckpt, err);
+    return base->ckpt ? SDC_OK : sdc_ckpt_open(base->path, NULL, &base->ckpt, err);
 }
 
 /* ---- run descriptions ---- */

@@ -81,7 +81,7 @@ enum sdc_status sdc__exec_layers(struct sdc_exec_group *g, const char *golden, u
     enum sdc_status st;
     *params = 0;
     g->max_model = g->max_optimizer = 0;
-    SDC_TRY_OUT(st, sdc_ckpt_open(golden, &ckpt, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(golden, NULL, &ckpt, err));
     for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++) {
         const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, i);
         if (!counts(t))
@@ -216,8 +216,8 @@ enum sdc_status sdc__exec_compare(const struct sdc_exec_group *g, const char *go
         st = SDC_NOMEM(err, "propagation");
         goto out;
     }
-    SDC_TRY_OUT(st, sdc_ckpt_open(golden, &a, err));
-    SDC_TRY_OUT(st, sdc_ckpt_open(run, &b, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(golden, NULL, &a, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(run, NULL, &b, err));
     for (size_t i = 0; i < sdc_ckpt_count(a); i++)
         if (counts(sdc_ckpt_tensor(a, i)))
             SDC_TRY_OUT(st, compare_one(g, a, i, b, changes, n_changes, bound, sums, out, err));

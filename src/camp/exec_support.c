@@ -64,7 +64,7 @@ static bool same_tensors(const struct sdc_setting *a, const struct sdc_setting *
 enum sdc_status sdc__exec_check_support(const struct sdc_exec *x, uint32_t setting,
                                         const char *path, struct sdc_error *err) {
     struct sdc_ckpt *ckpt = NULL;
-    SDC_TRY(sdc_ckpt_open(path, &ckpt, err));
+    SDC_TRY(sdc_ckpt_open(path, NULL, &ckpt, err));
     enum sdc_status st = SDC_OK;
     for (size_t c = 0; c < x->plan->n_cells && st == SDC_OK; c++)
         if (same_tensors(&x->plan->cells[c].setting, &x->plan->settings[setting]))

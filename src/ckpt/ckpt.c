@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ckpt/fmt.h"
+#include "ckpt/files.h"
 
 /* ---- opening ---- */
 
@@ -20,29 +20,17 @@ static int by_any_name(const void *a, const void *b) {
     return c ? c : (x->entry > y->entry) - (x->entry < y->entry);
 }
 
-/* Every element of an alterable tensor in one piece must lie inside the file. */
 static enum sdc_status finish_entry(const struct sdc_ckpt *ckpt, struct sdc_ckpt_entry *e,
                                     struct sdc_error *err) {
     struct sdc_tensor_desc *d = &e->desc;
-    const char *path = ckpt->file.path;
     if (!d->dtype_known)
-        SDC_TRY(sdc__entry_lock(e, err, "type %s: not alterable yet", e->dtype_text));
-    if (e->in_one_piece && !e->locked) {
-        uint64_t bytes = d->n_elems;
-        if (!sdc__mul_u64(&bytes, sdc_dtype_bytes(d->dtype)))
-            return SDC_ERR(err, SDC_INVALID, "%s: tensor %s: overflow of its size in bytes", path,
-                           e->name);
-        if (!sdc__range_inside(e->offset, bytes, ckpt->file.size))
-            return SDC_ERR_AT(err, SDC_INVALID, e->offset,
-                              "%s: tensor %s: %llu bytes at %llu are not inside the file of %llu "
-                              "bytes",
-                              path, e->name, (unsigned long long)bytes,
-                              (unsigned long long)e->offset, (unsigned long long)ckpt->file.size);
-    }
+        SDC_TRY(sdc__entry_lock(e, err, "type %s: not alterable", e->dtype_text));
+    SDC_TRY(sdc__layout_check(ckpt, e, err));
     d->name = e->name;
     d->dtype_text = e->dtype_text;
     d->shape = e->shape;
     d->locked = e->locked;
+    d->shared = e->shared;
     sdc_tensor_classify(d->name, d->dtype, d->rank, &d->part, &d->role);
     return SDC_OK;
 }
@@ -57,7 +45,7 @@ static enum sdc_status finish(struct sdc_ckpt *ckpt, struct sdc_error *err) {
     }
     ckpt->names = sdc__alloc(n_names, sizeof *ckpt->names);
     if (!ckpt->names)
-        return SDC_NOMEM(err, ckpt->file.path);
+        return SDC_NOMEM(err, ckpt->path);
     for (size_t i = 0; i < ckpt->n; i++) {
         const struct sdc_ckpt_entry *e = &ckpt->entries[i];
         ckpt->names[ckpt->n_names++] = (struct sdc_ckpt_name){e->name, i};
@@ -69,29 +57,60 @@ static enum sdc_status finish(struct sdc_ckpt *ckpt, struct sdc_error *err) {
     return SDC_OK;
 }
 
-enum sdc_status sdc_ckpt_open(const char *path, struct sdc_ckpt **ckpt, struct sdc_error *err) {
-    enum sdc_status st = SDC_OK;
+/* Opens what path names, if it is a file, and reads its head. */
+static enum sdc_status look(const char *path, struct sdc_file *file, unsigned char head[64],
+                            struct sdc_ckpt_source *source, struct sdc_error *err) {
+    *source = (struct sdc_ckpt_source){.path = path, .head = head};
+    if (sdc__path_is_dir(path)) {
+        source->is_folder = true;
+        return SDC_OK;
+    }
+    enum sdc_status st = sdc__file_open(path, SDC_FILE_READ, file, err);
+    if (st == SDC_NOT_FOUND) /* perhaps the prefix of a set */
+        return SDC_OK;
+    if (st != SDC_OK)
+        return st;
+    source->file = file;
+    source->n_head = file->size < 64 ? (size_t)file->size : 64;
+    return sdc__file_read(file, 0, head, source->n_head, err);
+}
+
+static enum sdc_status open_as(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
+                               struct sdc_file *file, struct sdc_error *err) {
+    size_t n;
+    const struct sdc_ckpt_fmt_ops *const *table = sdc__ckpt_fmt_table(&n);
+    for (size_t i = 0; i < n && !ckpt->ops; i++)
+        if (table[i]->sniff(source))
+            ckpt->ops = table[i];
+    if (!ckpt->ops)
+        return sdc__ckpt_unrecognised(source, err);
+    struct sdc_ckpt_source given = *source;
+    if (!ckpt->ops->is_set) {
+        SDC_TRY(sdc__ckpt_adopt(ckpt, file, err));
+        given.file = ckpt->file;
+    }
+    SDC_TRY(ckpt->ops->open(ckpt, &given, err));
+    return finish(ckpt, err);
+}
+
+enum sdc_status sdc_ckpt_open(const char *path, const struct sdc_ckpt_options *options,
+                              struct sdc_ckpt **ckpt, struct sdc_error *err) {
+    static const struct sdc_ckpt_options plain = {0};
+    struct sdc_file file = SDC_FILE_INIT;
+    struct sdc_ckpt_source source;
+    unsigned char head[64];
     struct sdc_ckpt *c = sdc__calloc(1, sizeof *c);
     if (!c)
         return SDC_NOMEM(err, path);
-    c->file = (struct sdc_file)SDC_FILE_INIT;
-    SDC_TRY_OUT(st, sdc__file_open(path, SDC_FILE_READ, &c->file, err));
-
-    unsigned char head[64];
-    size_t n_head = c->file.size < sizeof head ? (size_t)c->file.size : sizeof head;
-    SDC_TRY_OUT(st, sdc__file_read(&c->file, 0, head, n_head, err));
-    size_t n;
-    const struct sdc_ckpt_fmt_ops *const *table = sdc__ckpt_fmt_table(&n);
-    for (size_t i = 0; i < n && !c->ops; i++)
-        if (table[i]->sniff(&c->file, head, n_head))
-            c->ops = table[i];
-    if (!c->ops) {
-        st = sdc__ckpt_unrecognised(&c->file, head, n_head, err);
-        goto out;
-    }
-    SDC_TRY_OUT(st, c->ops->open(c, err));
-    st = finish(c, err);
-out:
+    (void)pthread_mutex_init(&c->lock, NULL); /* cannot fail on Linux */
+    (void)pthread_mutex_init(&c->member_lock, NULL);
+    c->options = options ? options : &plain;
+    c->path = sdc__strdup(path);
+    enum sdc_status st = c->path ? look(path, &file, head, &source, err) : SDC_NOMEM(err, path);
+    if (st == SDC_OK)
+        st = open_as(c, &source, &file, err);
+    c->options = NULL;
+    sdc__file_close(&file);
     if (st == SDC_OK)
         *ckpt = c;
     else
@@ -108,14 +127,17 @@ void sdc_ckpt_close(struct sdc_ckpt *ckpt) {
         sdc__entry_release(&ckpt->entries[i]);
     sdc__free(ckpt->entries);
     sdc__free(ckpt->names);
-    sdc__file_close(&ckpt->file);
+    sdc__ckpt_release_files(ckpt);
+    (void)pthread_mutex_destroy(&ckpt->lock);
+    (void)pthread_mutex_destroy(&ckpt->member_lock);
+    sdc__free(ckpt->path);
     sdc__free(ckpt);
 }
 
 /* ---- inspecting ---- */
 
 const char *sdc_ckpt_path(const struct sdc_ckpt *ckpt) {
-    return ckpt->file.path;
+    return ckpt->path;
 }
 
 const char *sdc_ckpt_format(const struct sdc_ckpt *ckpt) {
@@ -123,7 +145,10 @@ const char *sdc_ckpt_format(const struct sdc_ckpt *ckpt) {
 }
 
 uint64_t sdc_ckpt_file_size(const struct sdc_ckpt *ckpt) {
-    return ckpt->file.size;
+    uint64_t size = 0;
+    for (size_t i = 0; i < ckpt->n_members; i++)
+        size += ckpt->members[i]->size;
+    return size;
 }
 
 size_t sdc_ckpt_count(const struct sdc_ckpt *ckpt) {
@@ -158,6 +183,10 @@ const char *sdc_ckpt_storage(const struct sdc_ckpt *ckpt, size_t i) {
     return ckpt->entries[i].storage;
 }
 
+const char *sdc_ckpt_recoded(const struct sdc_ckpt *ckpt, size_t i) {
+    return ckpt->entries[i].recoded;
+}
+
 uint64_t sdc_ckpt_stored_size(const struct sdc_ckpt *ckpt, size_t i) {
     return ckpt->entries[i].stored_size;
 }
@@ -166,30 +195,37 @@ uint64_t sdc_ckpt_stored_size(const struct sdc_ckpt *ckpt, size_t i) {
 
 enum sdc_status sdc_ckpt_map(struct sdc_ckpt *ckpt, size_t tensor, uint64_t elem,
                              struct sdc_span *span, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     if (tensor >= ckpt->n)
         return SDC_ERR(err, SDC_USAGE, "%s: tensor %zu of %zu", path, tensor, ckpt->n);
     const struct sdc_ckpt_entry *e = &ckpt->entries[tensor];
-    if (e->locked)
-        return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s: %s", path, e->name, e->locked);
+    if (e->locked || e->recoded)
+        return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s: %s%s", path, e->name,
+                       e->locked ? e->locked : e->recoded,
+                       e->locked ? "" : ": its elements have no bytes of their own");
     if (elem >= e->desc.n_elems)
         return SDC_ERR(err, SDC_USAGE, "%s: tensor %s: element %llu of %llu", path, e->name,
                        (unsigned long long)elem, (unsigned long long)e->desc.n_elems);
-    unsigned size = sdc_dtype_bytes(e->desc.dtype);
-    uint64_t offset = e->offset + elem * size; /* finish_entry checked the whole range */
-    if (!e->in_one_piece)
-        SDC_TRY(ckpt->ops->map(ckpt, e, elem, &offset, err));
-    if (!sdc__range_inside(offset, size, ckpt->file.size))
-        return SDC_ERR_AT(err, SDC_INVALID, offset,
+    if (e->n_pieces > 0)
+        return sdc__layout_map(ckpt, e, elem, span, err); /* inside: layout_check saw all of it */
+    struct sdc_span s = {.size = sdc_dtype_bytes(e->desc.dtype), .big_endian = e->big_endian};
+    (void)pthread_mutex_lock(&ckpt->lock);
+    enum sdc_status st = ckpt->ops->map(ckpt, e, elem, &s, err);
+    (void)pthread_mutex_unlock(&ckpt->lock);
+    if (st != SDC_OK)
+        return st;
+    if (s.file >= ckpt->n_members ||
+        !sdc__range_inside(s.offset, s.size, ckpt->members[s.file]->size))
+        return SDC_ERR_AT(err, SDC_INVALID, s.offset,
                           "%s: tensor %s: element %llu is not inside the file", path, e->name,
                           (unsigned long long)elem);
-    *span = (struct sdc_span){.offset = offset, .size = size, .big_endian = e->big_endian};
+    *span = s;
     return SDC_OK;
 }
 
 enum sdc_status sdc_ckpt_read(struct sdc_ckpt *ckpt, size_t tensor, uint64_t first, uint64_t n,
                               void *elements, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     if (tensor >= ckpt->n)
         return SDC_ERR(err, SDC_USAGE, "%s: tensor %zu of %zu", path, tensor, ckpt->n);
     const struct sdc_ckpt_entry *e = &ckpt->entries[tensor];
@@ -205,9 +241,14 @@ enum sdc_status sdc_ckpt_read(struct sdc_ckpt *ckpt, size_t tensor, uint64_t fir
     uint64_t bytes = n;
     if (!sdc__mul_u64(&bytes, size) || bytes > SIZE_MAX)
         return SDC_ERR(err, SDC_LIMIT, "%s: tensor %s: too large to read at once", path, e->name);
-    enum sdc_status st = e->in_one_piece ? sdc__file_read(&ckpt->file, e->offset + first * size,
-                                                          elements, (size_t)bytes, err)
-                                         : ckpt->ops->read(ckpt, e, first, n, elements, err);
+    enum sdc_status st;
+    if (e->n_pieces > 0) {
+        st = sdc__layout_read(ckpt, e, first, n, elements, err);
+    } else {
+        (void)pthread_mutex_lock(&ckpt->lock);
+        st = ckpt->ops->read(ckpt, e, first, n, elements, err);
+        (void)pthread_mutex_unlock(&ckpt->lock);
+    }
     if (st != SDC_OK) {
         sdc_error_prefix(err, "tensor %s", e->name);
         return st;

@@ -81,7 +81,7 @@ static char *escape_name(const char *name, size_t len) {
 
 enum sdc_status sdc__ckpt_add(struct sdc_ckpt *ckpt, const char *name,
                               struct sdc_ckpt_entry **entry, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     size_t len = strlen(name);
     if (len > SDC_MAX_NAME)
         return SDC_ERR(err, SDC_LIMIT, "%s: a tensor name of %zu bytes, the limit is %d", path, len,
@@ -178,13 +178,78 @@ enum sdc_status sdc__entry_alias(struct sdc_ckpt_entry *e, const char *name,
     return SDC_OK;
 }
 
+enum sdc_status sdc__entry_set_dtype(struct sdc_ckpt_entry *e, enum sdc_dtype dtype,
+                                     struct sdc_error *err) {
+    e->desc.dtype = dtype;
+    e->desc.dtype_known = true;
+    return e->dtype_text ? SDC_OK
+                         : sdc__entry_text(&e->dtype_text, err, "%s", sdc_dtype_name(dtype));
+}
+
+bool sdc__ckpt_as(const struct sdc_ckpt *ckpt, const char *name, unsigned bits,
+                  enum sdc_dtype *dtype) {
+    const struct sdc_ckpt_options *o = ckpt->options;
+    for (size_t i = 0; i < o->n_as; i++)
+        if (sdc_dtype_bits(o->as[i].dtype) == bits && sdc__glob_match(o->as[i].glob, name)) {
+            *dtype = o->as[i].dtype;
+            return true;
+        }
+    return false;
+}
+
+static uint64_t *put_array(uint64_t **pool, const uint64_t *values, unsigned n) {
+    uint64_t *at = *pool;
+    if (n)
+        memcpy(at, values, n * sizeof *at);
+    *pool += n;
+    return at;
+}
+
+enum sdc_status sdc__entry_piece(struct sdc_ckpt_entry *e, const struct sdc_ckpt_piece *piece,
+                                 struct sdc_error *err) {
+    size_t n = e->n_pieces;
+    if ((n & (n - 1)) == 0) { /* 0, 1, 2, 4, ...: full */
+        struct sdc_ckpt_piece *more = sdc__realloc(e->pieces, n ? n * 2 : 1, sizeof *more);
+        if (!more)
+            return SDC_NOMEM(err, "the pieces of a tensor");
+        e->pieces = more;
+    }
+    const unsigned rank = piece->begin ? e->desc.rank : 0;
+    uint64_t *pool = sdc__alloc(2 * (size_t)piece->n_dims + 2 * (size_t)rank + 1, sizeof *pool);
+    if (!pool)
+        return SDC_NOMEM(err, "the pieces of a tensor");
+    struct sdc_ckpt_piece *p = &e->pieces[e->n_pieces++];
+    *p = *piece;
+    p->dims = put_array(&pool, piece->dims, piece->n_dims); /* first: the block's address */
+    p->strides = put_array(&pool, piece->strides, piece->n_dims);
+    p->begin = piece->begin ? put_array(&pool, piece->begin, rank) : NULL;
+    p->size = piece->begin ? put_array(&pool, piece->size, rank) : NULL;
+    return SDC_OK;
+}
+
+enum sdc_status sdc__entry_contiguous(struct sdc_ckpt_entry *e, unsigned file, uint64_t offset,
+                                      struct sdc_error *err) {
+    const uint64_t stride = sdc_dtype_bits(e->desc.dtype), n = e->desc.n_elems;
+    if (offset > UINT64_MAX / 8)
+        return SDC_ERR_AT(err, SDC_INVALID, offset, "tensor %s: truncated, or out of bounds",
+                          e->name);
+    struct sdc_ckpt_piece piece = {
+        .file = file, .bit = offset * 8, .n_dims = 1, .dims = &n, .strides = &stride};
+    return sdc__entry_piece(e, &piece, err);
+}
+
 void sdc__entry_release(struct sdc_ckpt_entry *e) {
     for (size_t i = 0; i < e->n_aliases; i++)
         sdc__free(e->aliases[i]);
     sdc__free(e->aliases);
+    for (size_t i = 0; i < e->n_pieces; i++)
+        sdc__free((uint64_t *)(uintptr_t)e->pieces[i].dims);
+    sdc__free(e->pieces);
     sdc__free(e->name);
     sdc__free(e->dtype_text);
     sdc__free(e->locked);
+    sdc__free(e->shared);
+    sdc__free(e->recoded);
     sdc__free(e->storage);
     sdc__free(e->shape);
     sdc__free(e->layout);

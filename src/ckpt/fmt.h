@@ -3,13 +3,18 @@
  * What a checkpoint format implements, and the list of tensors that every format fills. Not for
  * users of checkpoints: those include sdc/ckpt.h.
  *
- * Opening: the first format whose sniff says yes gets open, which adds entries (sdc__ckpt_add and
- * the setters) and keeps its own state in ckpt->priv. ckpt.c then sorts, classifies and checks. A
- * new format joins the table in formats.c and the conformance suite in tests/conform.
+ * Opening: the first format whose sniff says yes gets open, which adds files (a set), entries
+ * (sdc__ckpt_add and the setters), sums and notes, and keeps its own state in ckpt->priv. ckpt.c
+ * then sorts, classifies and checks every piece against the size of its file. A new format joins
+ * the table in formats.c and the conformance suite in tests/conform.
+ *
+ * Where elements are: most formats say it by pieces (layout.c maps and reads those). A format whose
+ * storage is none (chunks behind an index, compressed members) gives map and read.
  */
 #ifndef SDC_CKPT_FMT_H
 #define SDC_CKPT_FMT_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,16 +22,32 @@
 #include "io/io.h"
 #include "sdc/ckpt.h"
 
+/* A box of a tensor, or all of it, whose elements lie at regular distances in one file.
+ *
+ * Element k of the box in C order has coordinates over dims (which may split or merge the tensor's
+ * own dimensions; their product is the number of elements of the box) and begins at bit
+ * `bit + sum of coordinate * stride`. Bit b of a file is bit b % 8, from the least significant, of
+ * byte b / 8. Strides may be 0, never negative. Elements of 8 bits and more begin at whole bytes;
+ * smaller ones never cross a byte. */
+struct sdc_ckpt_piece {
+    unsigned file;
+    uint64_t bit; /* of the first element */
+    unsigned n_dims;
+    const uint64_t *dims, *strides; /* n_dims each; strides in bits */
+    const uint64_t *begin, *size;   /* the box: one each per dimension of the tensor; NULL: all */
+};
+
 struct sdc_ckpt_entry {
     struct sdc_tensor_desc desc; /* its pointers are those below */
-    char *name, *dtype_text, *locked, *storage;
+    char *name, *dtype_text, *locked, *shared, *storage, *recoded;
     uint64_t *shape;
     char **aliases;
     size_t n_aliases;
-    uint64_t stored_size; /* bytes of the file that hold elements */
-    uint64_t offset;      /* of the first element, where all lie in one piece; else undefined */
-    uint64_t key;         /* the format's own handle, such as an object address */
-    bool in_one_piece;
+    struct sdc_ckpt_piece *pieces; /* each with its arrays in one block; none: ops->map and read */
+    size_t n_pieces;
+    bool packed; /* one piece, C order without gaps, elements of whole bytes; set by finish */
+    uint64_t stored_size; /* bytes of the files that hold elements */
+    uint64_t key, key2;   /* the format's own handles, such as an object address */
     bool big_endian;
     bool unreadable; /* locked, and sdc_ckpt_read refuses too, with the same reason */
     void *layout;    /* the format's own map of this tensor in one block of sdc__alloc, or NULL */
@@ -37,34 +58,90 @@ struct sdc_ckpt_name {
     size_t entry;
 };
 
+struct sdc_ckpt_member { /* a file of the checkpoint */
+    char *name, *path;
+    struct sdc_file file; /* opened when first asked for */
+    uint64_t size;
+};
+
 struct sdc_ckpt {
     const struct sdc_ckpt_fmt_ops *ops;
-    struct sdc_file file;
+    char *path;                  /* as given */
+    const struct sdc_file *file; /* of member 0, open; NULL while there is none */
+    struct sdc_ckpt_member **members;
+    size_t n_members;
+    const struct sdc_ckpt_options *options; /* during open only; never NULL then */
     struct sdc_ckpt_entry *entries;
     size_t n, cap;
     struct sdc_ckpt_name *names; /* all names and aliases, sorted */
     size_t n_names;
+    struct sdc_ckpt_sum *sums;
+    size_t n_sums, cap_sums;
+    bool all_sums;
+    struct sdc_ckpt_note *notes;
+    size_t n_notes, cap_notes;
+    pthread_mutex_t lock;        /* held around ops->map, read and find_sums */
+    pthread_mutex_t member_lock; /* held around the opening of members; taken after lock */
     void *priv;
+};
+
+/* What open was pointed at. */
+struct sdc_ckpt_source {
+    const char *path;
+    bool is_folder;
+    const struct sdc_file *file; /* NULL: a folder, or nothing of this name (a prefix of a set) */
+    const unsigned char *head;   /* its first bytes */
+    size_t n_head;               /* 64 at most */
+};
+
+/* An element of a recoded tensor and its new value. */
+struct sdc_ckpt_edit {
+    size_t tensor;
+    uint64_t elem, raw;
 };
 
 struct sdc_ckpt_fmt_ops {
     const char *name;
     const char *summary;
-    /* By content only; head holds the first n_head bytes (64 at most). */
-    bool (*sniff)(const struct sdc_file *file, const unsigned char *head, size_t n_head);
-    enum sdc_status (*open)(struct sdc_ckpt *ckpt, struct sdc_error *err);
-    /* Tensors that are neither locked nor in one piece; elem is in range. NULL if there are none.
-     */
+    /* false: member 0 is the file that was sniffed, open. true: open adds all members. */
+    bool is_set;
+    bool (*sniff)(const struct sdc_ckpt_source *source);
+    enum sdc_status (*open)(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
+                            struct sdc_error *err);
+    /* Elements of entries without pieces that are neither locked nor recoded; elem is in range.
+     * span: file and offset are to be set. Registers the sums of what it maps (once each). NULL if
+     * there are none. Under ckpt->lock. */
     enum sdc_status (*map)(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t elem,
-                           uint64_t *offset, struct sdc_error *err);
-    /* Raw elements in the file's byte order; tensors in one piece never come here. NULL if there
-     * are none. */
+                           struct sdc_span *span, struct sdc_error *err);
+    /* Raw elements in the file's byte order of entries without pieces. NULL if there are none.
+     * Under ckpt->lock. */
     enum sdc_status (*read)(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t first,
                             uint64_t n, void *elements, struct sdc_error *err);
+    /* Registers the sums that open and map left out; NULL: there are none. */
+    enum sdc_status (*find_sums)(struct sdc_ckpt *ckpt, struct sdc_error *err);
+    /* Applies edits of recoded tensors of one member to `to`, which is a whole copy of that member
+     * (open for reading and writing, its path is a file's of its own); may rewrite it from the
+     * ground. Edits: sorted by (tensor, element). Stored checksums are right afterwards. NULL: no
+     * recoded tensors. */
+    enum sdc_status (*recode)(struct sdc_ckpt *ckpt, unsigned member,
+                              const struct sdc_ckpt_edit *edits, size_t n, struct sdc_file *to,
+                              struct sdc_error *err);
+    /* Which member holds a recoded tensor; NULL: member 0. */
+    unsigned (*member_of)(const struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e);
     void (*close)(struct sdc_ckpt *ckpt); /* priv only, may be NULL; the rest is ckpt.c's */
 };
 
 /* ---- filling the list ---- */
+
+/* Adds a member of a set: name relative to the set's folder (never absolute, no ".." part:
+ * SDC_INVALID "unsafe path"), path to open it. Its size is asked for now, it is opened when needed.
+ * SDC_INVALID "incomplete set" if it is missing. *index may be NULL. */
+enum sdc_status sdc__ckpt_add_member(struct sdc_ckpt *ckpt, const char *name, const char *path,
+                                     unsigned *index, struct sdc_error *err) SDC_MUST_CHECK;
+/* The open file of a member; borrowed until close. */
+enum sdc_status sdc__ckpt_member(struct sdc_ckpt *ckpt, unsigned index,
+                                 const struct sdc_file **file,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Adds an entry with this name (copied; length checked, bytes that are not UTF-8 are shown as \xNN
  * and lock the tensor). Valid until the next add. */
@@ -73,6 +150,18 @@ enum sdc_status sdc__ckpt_add(struct sdc_ckpt *ckpt, const char *name,
 /* Checks rank and the product; sets n_elems. */
 enum sdc_status sdc__entry_set_shape(struct sdc_ckpt_entry *e, const char *path, unsigned rank,
                                      const uint64_t *shape, struct sdc_error *err) SDC_MUST_CHECK;
+/* Sets dtype, dtype_known and, unless it is set, dtype_text. */
+enum sdc_status sdc__entry_set_dtype(struct sdc_ckpt_entry *e, enum sdc_dtype dtype,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
+/* A type that options->as gives to this name and element size in bits, if any. */
+bool sdc__ckpt_as(const struct sdc_ckpt *ckpt, const char *name, unsigned bits,
+                  enum sdc_dtype *dtype);
+/* Adds a piece; arrays are copied. */
+enum sdc_status sdc__entry_piece(struct sdc_ckpt_entry *e, const struct sdc_ckpt_piece *piece,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
+/* All elements in C order without gaps from this byte on; shape and type must be set. */
+enum sdc_status sdc__entry_contiguous(struct sdc_ckpt_entry *e, unsigned file, uint64_t offset,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
 /* Printf into one of the texts, replacing what it held; SDC_NO_MEMORY. */
 enum sdc_status sdc__entry_text(char **text, struct sdc_error *err, const char *fmt, ...)
     SDC_PRINTF(3, 4) SDC_MUST_CHECK;
@@ -82,6 +171,27 @@ enum sdc_status sdc__entry_lock(struct sdc_ckpt_entry *e, struct sdc_error *err,
 enum sdc_status sdc__entry_alias(struct sdc_ckpt_entry *e, const char *name,
                                  struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__entry_release(struct sdc_ckpt_entry *e);
+
+/* Adds a sum (what is copied; ranges and places are checked against the members' sizes). */
+enum sdc_status sdc__ckpt_add_sum(struct sdc_ckpt *ckpt, const struct sdc_ckpt_sum *sum,
+                                  struct sdc_error *err) SDC_MUST_CHECK;
+enum sdc_status sdc__ckpt_add_note(struct sdc_ckpt *ckpt, enum sdc_note_kind kind,
+                                   struct sdc_error *err, const char *fmt, ...)
+    SDC_PRINTF(4, 5) SDC_MUST_CHECK;
+
+/* ---- pieces (layout.c) ---- */
+
+/* Checks all pieces against type, shape and files; sets packed. */
+enum sdc_status sdc__layout_check(const struct sdc_ckpt *ckpt, struct sdc_ckpt_entry *e,
+                                  struct sdc_error *err) SDC_MUST_CHECK;
+/* elem is in range. SDC_UNSUPPORTED where no piece holds it. */
+enum sdc_status sdc__layout_map(const struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e,
+                                uint64_t elem, struct sdc_span *span,
+                                struct sdc_error *err) SDC_MUST_CHECK;
+/* In the file's byte order, small types one a byte; thread-safe. */
+enum sdc_status sdc__layout_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e,
+                                 uint64_t first, uint64_t n, void *elements,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
 
 bool sdc__utf8_valid(const char *s, size_t len);
 /* product *= factor; false on overflow. */
@@ -94,8 +204,7 @@ bool sdc__host_big_endian(void);
 
 /* Names what a file is that no format recognised: a Git LFS pointer, HTML, zeros, another known
  * format. Always fails. */
-enum sdc_status sdc__ckpt_unrecognised(const struct sdc_file *file, const unsigned char *head,
-                                       size_t n_head, struct sdc_error *err);
+enum sdc_status sdc__ckpt_unrecognised(const struct sdc_ckpt_source *source, struct sdc_error *err);
 
 /* ---- creating ---- */
 

@@ -1,13 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The only list of formats, in order of recognition.
+ * The only list of formats, in order of recognition: those with a signature first.
  */
 #include "ckpt/fmt.h"
 
 #include <string.h>
 
-static const struct sdc_ckpt_fmt_ops *const formats[] = {&sdc__fmt_hdf5, &sdc__fmt_safetensors};
-static const char *const names[] = {"hdf5", "safetensors"};
+/* object, its name; one a line: */
+/* clang-format off */
+#define FORMATS(X)                              \
+    X(sdc__fmt_hdf5, "hdf5")                    \
+    X(sdc__fmt_safetensors, "safetensors")
+/* clang-format on */
+
+#define FORMAT_OBJECT(object, name) &object,
+#define FORMAT_NAME(object, name)   name,
+
+static const struct sdc_ckpt_fmt_ops *const formats[] = {FORMATS(FORMAT_OBJECT)};
+static const char *const names[] = {FORMATS(FORMAT_NAME)};
 static const struct sdc_ckpt_writer_ops *const writers[] = {&sdc__writer_hdf5,
                                                             &sdc__writer_safetensors};
 

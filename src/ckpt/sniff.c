@@ -68,9 +68,17 @@ out:
     return st;
 }
 
-enum sdc_status sdc__ckpt_unrecognised(const struct sdc_file *file, const unsigned char *head,
-                                       size_t n_head, struct sdc_error *err) {
+enum sdc_status sdc__ckpt_unrecognised(const struct sdc_ckpt_source *source,
+                                       struct sdc_error *err) {
     static const char supported[] = "supported are HDF5 and safetensors";
+    const struct sdc_file *file = source->file;
+    const unsigned char *head = source->head;
+    const size_t n_head = source->n_head;
+    if (source->is_folder)
+        return SDC_ERR(err, SDC_UNSUPPORTED, "%s: a folder that holds no checkpoint known here",
+                       source->path);
+    if (!file)
+        return SDC_ERR(err, SDC_NOT_FOUND, "%s: no such file", source->path);
     if (n_head == 0)
         return SDC_ERR(err, SDC_INVALID, "%s: empty file", file->path);
     if (starts(head, n_head, "version https://git-lfs", 23))

@@ -170,7 +170,7 @@ static enum sdc_status print_text(struct sdc_cli *cli, const struct diff_args *a
     enum sdc_status st = SDC_OK;
     if (a->sites > 0 || d->n_differ_elems <= FEW_SITES) {
         struct sdc_ckpt *ckpt = NULL;
-        st = sdc_ckpt_open(cli->operands.items[0], &ckpt, err);
+        st = sdc_ckpt_open(cli->operands.items[0], NULL, &ckpt, err);
         if (st == SDC_OK)
             st = print_sites(cli, d, ckpt, err);
         sdc_ckpt_close(ckpt);
@@ -247,7 +247,7 @@ static enum sdc_status print_json(struct sdc_cli *cli, const struct sdc_diff *d,
     struct sdc_buf text = SDC_BUF_INIT;
     struct sdc_jw w = sdc__jw(&text);
     struct sdc_ckpt *ckpt = NULL;
-    SDC_TRY(sdc_ckpt_open(cli->operands.items[0], &ckpt, err));
+    SDC_TRY(sdc_ckpt_open(cli->operands.items[0], NULL, &ckpt, err));
     sdc__jw_obj(&w);
     sdc__jw_kstr(&w, "schema", "sdclab.diff/1");
     sdc__jw_kstr(&w, "a", cli->operands.items[0]);

@@ -170,7 +170,7 @@ static int run(struct sdc_cli *cli, const void *args) {
     sdc__jw_arr(&w);
     for (size_t i = 0; i < cli->operands.n; i++) {
         struct sdc_ckpt *ckpt = NULL;
-        enum sdc_status st = sdc_ckpt_open(cli->operands.items[i], &ckpt, &err);
+        enum sdc_status st = sdc_ckpt_open(cli->operands.items[i], NULL, &ckpt, &err);
         if (st == SDC_OK && a->json) {
             json_file(&w, ckpt);
         } else if (st == SDC_OK) {

@@ -106,7 +106,7 @@ enum sdc_status sdc_train_load(const char *path, uint64_t step, bool keeps_momen
                                struct sdc_train_state *s, struct sdc_state_digest *digest,
                                struct sdc_error *err) {
     struct sdc_ckpt *ckpt = NULL;
-    SDC_TRY(sdc_ckpt_open(path, &ckpt, err));
+    SDC_TRY(sdc_ckpt_open(path, NULL, &ckpt, err));
     enum sdc_status st = read_all(ckpt, step, keeps_momentum, s, err);
     sdc_ckpt_close(ckpt);
     if (st != SDC_OK) {
@@ -187,7 +187,7 @@ enum sdc_status sdc_train_checkpoint_step(const char *path, uint64_t *step, stru
                                             .dtype_text = "I64",
                                             .n_elems = 1},
                                    .data = &found};
-    SDC_TRY(sdc_ckpt_open(path, &ckpt, err));
+    SDC_TRY(sdc_ckpt_open(path, NULL, &ckpt, err));
     enum sdc_status st = read_tensor(ckpt, &want, err);
     sdc_ckpt_close(ckpt);
     if (st == SDC_OK && found < 0)

@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
     }
     if (strcmp(argv[1], "diff") == 0 && argc == 4)
         return finish(diff(argv[2], argv[3], &err), &err);
-    SDC_TRY_OUT(st, sdc_ckpt_open(argv[2], &c, &err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(argv[2], NULL, &c, &err));
     if (strcmp(argv[1], "map") == 0 && argc == 5)
         st = map(c, argv[3], argv[4], &err);
     else if (strcmp(argv[1], "copy") == 0 && argc == 5)

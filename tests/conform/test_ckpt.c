@@ -125,7 +125,7 @@ static void what_is_saved_is_listed_and_read(void **state) {
     struct sdc_ckpt *c;
     make_state(made);
     assert_ok(save(FILE_A, made, false, false));
-    assert_ok(sdc_ckpt_open(FILE_A, &c, &err));
+    assert_ok(sdc_ckpt_open(FILE_A, NULL, &c, &err));
     assert_string_equal(sdc_ckpt_format(c), format);
     assert_string_equal(sdc_ckpt_path(c), FILE_A);
     struct stat s;
@@ -181,7 +181,7 @@ static void the_map_is_where_reading_reads(void **state) {
     struct sdc_file f;
     make_state(made);
     assert_ok(save(FILE_A, made, false, false));
-    assert_ok(sdc_ckpt_open(FILE_A, &c, &err));
+    assert_ok(sdc_ckpt_open(FILE_A, NULL, &c, &err));
     assert_ok(sdc__file_open(FILE_A, SDC_FILE_UPDATE, &f, &err));
     for (size_t k = 0; k < N_MADE; k++) {
         struct made *m = &made[k];
@@ -208,7 +208,7 @@ static void the_map_is_where_reading_reads(void **state) {
     sdc__file_close(&f);
     sdc_ckpt_close(c);
     /* and everything again through a fresh object */
-    assert_ok(sdc_ckpt_open(FILE_A, &c, &err));
+    assert_ok(sdc_ckpt_open(FILE_A, NULL, &c, &err));
     for (size_t k = 0; k < N_MADE; k++) {
         unsigned char back[1000];
         size_t i;
@@ -230,7 +230,7 @@ static void out_of_range_is_refused(void **state) {
     size_t i;
     make_state(made);
     assert_ok(save(FILE_A, made, false, false));
-    assert_ok(sdc_ckpt_open(FILE_A, &c, &err));
+    assert_ok(sdc_ckpt_open(FILE_A, NULL, &c, &err));
     assert_true(sdc_ckpt_find(c, "model/type.F64", &i)); /* 3 x 2 */
     assert_status(SDC_USAGE, sdc_ckpt_map(c, i, 6, &span, &err));
     assert_message_has("model/type.F64: element 6 of 6");
@@ -283,7 +283,7 @@ static void an_empty_state_is_a_file(void **state) {
     struct sdc_ckpt *c;
     assert_ok(sdc_ckpt_writer_new(FILE_A, format, false, &w, &err));
     assert_ok(sdc_ckpt_writer_commit(w, false, &err));
-    assert_ok(sdc_ckpt_open(FILE_A, &c, &err));
+    assert_ok(sdc_ckpt_open(FILE_A, NULL, &c, &err));
     assert_int_equal(sdc_ckpt_count(c), 0);
     sdc_ckpt_close(c);
 }
@@ -319,7 +319,7 @@ static void names_keep_every_character(void **state) {
     for (size_t i = 0; i < n; i++)
         put_named(w, names[i], (float)i);
     assert_ok(sdc_ckpt_writer_commit(w, false, &err));
-    assert_ok(sdc_ckpt_open(FILE_A, &c, &err));
+    assert_ok(sdc_ckpt_open(FILE_A, NULL, &c, &err));
     assert_int_equal(sdc_ckpt_count(c), n);
     for (size_t i = 0; i < n; i++) {
         size_t t;
@@ -470,7 +470,7 @@ static void no_memory_anywhere_is_reported(void **state) {
         struct sdc_ckpt *c = NULL;
         assert_true(at < 100000);
         sdc__alloc_fail_at(at);
-        st = sdc_ckpt_open(FILE_A, &c, &err);
+        st = sdc_ckpt_open(FILE_A, NULL, &c, &err);
         sdc__alloc_fail_at(0);
         assert_true(st == SDC_OK || st == SDC_NO_MEMORY);
         sdc_ckpt_close(c);
@@ -489,7 +489,7 @@ static void every_truncation_is_refused(void **state) {
     unsigned char *a = slurp(FILE_A, &n);
     for (size_t len = 0; len < n;) {
         assert_ok(sdc__write_whole(FILE_B, a, len, false, &err));
-        assert_status(SDC_INVALID, sdc_ckpt_open(FILE_B, &c, &err));
+        assert_status(SDC_INVALID, sdc_ckpt_open(FILE_B, NULL, &c, &err));
         assert_message_has(FILE_B);
         char found[64];
         snprintf(found, sizeof found, "found %zu", len);
@@ -521,11 +521,11 @@ static void *work(void *user) {
             sdc_ckpt_writer_abandon(w);
             return user;
         }
-        bool ok = sdc_ckpt_open(path, &c, &e) == SDC_OK &&
+        bool ok = sdc_ckpt_open(path, NULL, &c, &e) == SDC_OK &&
                   sdc_ckpt_read(c, 0, 0, 1000, back, &e) == SDC_OK &&
                   memcmp(data, back, sizeof data) == 0 &&
                   /* a failure, with libhdf5's error stack */
-                  sdc_ckpt_open("dir", &(struct sdc_ckpt *){NULL}, &e) != SDC_OK;
+                  sdc_ckpt_open("dir", NULL, &(struct sdc_ckpt *){NULL}, &e) != SDC_OK;
         sdc_ckpt_close(c);
         if (!ok)
             return user;
@@ -578,7 +578,7 @@ static void other_things_are_named(void **state) {
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         struct sdc_ckpt *c;
         assert_ok(sdc__write_whole(FILE_A, rows[i].bytes, rows[i].n, false, &err));
-        assert_status(rows[i].st, sdc_ckpt_open(FILE_A, &c, &err));
+        assert_status(rows[i].st, sdc_ckpt_open(FILE_A, NULL, &c, &err));
         assert_message_has(FILE_A);
         assert_message_has(rows[i].message);
     }
@@ -588,11 +588,11 @@ static void other_things_are_named(void **state) {
     assert_ok(sdc__file_open(FILE_A, SDC_FILE_NEW, &f, &err));
     assert_ok(sdc__file_write(&f, 300000, "x", 1, &err));
     sdc__file_close(&f);
-    assert_status(SDC_INVALID, sdc_ckpt_open(FILE_A, &c, &err));
+    assert_status(SDC_INVALID, sdc_ckpt_open(FILE_A, NULL, &c, &err));
     assert_message_has("zero bytes up to 300000");
     assert_int_equal(err.offset, 300000);
-    assert_status(SDC_NOT_FOUND, sdc_ckpt_open("dir/none", &c, &err));
-    assert_status(SDC_UNSUPPORTED, sdc_ckpt_open("dir", &c, &err));
+    assert_status(SDC_NOT_FOUND, sdc_ckpt_open("dir/none", NULL, &c, &err));
+    assert_status(SDC_UNSUPPORTED, sdc_ckpt_open("dir", NULL, &c, &err));
 }
 
 int main(void) {

@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char path[64];
     (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
     struct sdc_ckpt *c = NULL;
-    if (write(fd, data, size) == (ssize_t)size && sdc_ckpt_open(path, &c, NULL) == SDC_OK)
+    if (write(fd, data, size) == (ssize_t)size && sdc_ckpt_open(path, NULL, &c, NULL) == SDC_OK)
         use(c);
     sdc_ckpt_close(c);
     (void)close(fd);

@@ -520,7 +520,7 @@ static void undo_restores_a_torn_element(void **state) {
     struct sdc_ckpt *ckpt;
     struct sdc_span span;
     size_t tensor;
-    assert_ok(sdc_ckpt_open(SOURCE, &ckpt, &err));
+    assert_ok(sdc_ckpt_open(SOURCE, NULL, &ckpt, &err));
     assert_true(sdc_ckpt_find(ckpt, "model/big.weight", &tensor));
     assert_ok(sdc_ckpt_map(ckpt, tensor, 0, &span, &err));
     sdc_ckpt_close(ckpt);

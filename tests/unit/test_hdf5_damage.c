@@ -27,7 +27,7 @@ static uint64_t step = 1;
 /* In the child: lists, maps and reads everything. */
 static int look(const char *path) {
     struct sdc_ckpt *c = NULL;
-    if (sdc_ckpt_open(path, &c, &err) != SDC_OK)
+    if (sdc_ckpt_open(path, NULL, &c, &err) != SDC_OK)
         return err.message[0] && strstr(err.message, path) ? REFUSED_EXIT : WRONG_EXIT;
     int rc = OK_EXIT;
     for (size_t i = 0; i < sdc_ckpt_count(c); i++) {

@@ -182,7 +182,7 @@ static size_t read_params(const char *path, float *out) {
     struct sdc_error err;
     struct sdc_ckpt *ckpt;
     size_t n = 0;
-    assert_ok(sdc_ckpt_open(path, &ckpt, &err));
+    assert_ok(sdc_ckpt_open(path, NULL, &ckpt, &err));
     for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++) {
         const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, i);
         if (t->part != SDC_PART_MODEL)

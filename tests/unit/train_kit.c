@@ -103,7 +103,7 @@ void kit_alter(const char *from, const char *to, const char *tensor, uint64_t el
     struct sdc_ckpt *ckpt;
     struct sdc_ckpt_writer *writer;
     bool found = false;
-    assert_ok(sdc_ckpt_open(from, &ckpt, &err));
+    assert_ok(sdc_ckpt_open(from, NULL, &ckpt, &err));
     assert_ok(sdc_ckpt_writer_new(to, "safetensors", true, &writer, &err));
     for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++) {
         const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, i);
@@ -126,8 +126,8 @@ uint64_t kit_differing(const char *a, const char *b, unsigned part) {
     struct sdc_error err;
     struct sdc_ckpt *x, *y;
     uint64_t differing = 0;
-    assert_ok(sdc_ckpt_open(a, &x, &err));
-    assert_ok(sdc_ckpt_open(b, &y, &err));
+    assert_ok(sdc_ckpt_open(a, NULL, &x, &err));
+    assert_ok(sdc_ckpt_open(b, NULL, &y, &err));
     for (size_t i = 0; i < sdc_ckpt_count(x); i++) {
         const struct sdc_tensor_desc *t = sdc_ckpt_tensor(x, i);
         size_t k;

@@ -236,7 +236,7 @@ static enum sdc_status set_shape(hid_t set, const char *path, bool is_virtual,
 static enum sdc_status add_set(struct sdc_ckpt *ckpt, const struct link *first,
                                struct sdc_error *err) {
     const struct sdc_h5_state *state = ckpt->priv;
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     struct sdc_ckpt_entry *e;
     enum sdc_status st;
     hid_t type = -1, dcpl = -1;
@@ -284,10 +284,9 @@ static enum sdc_status list_sets(struct sdc_ckpt *ckpt, struct walk *w, struct s
 
 /* ---- the format ---- */
 
-static bool h5_sniff(const struct sdc_file *file, const unsigned char *head, size_t n_head) {
-    (void)head, (void)n_head;
+static bool h5_sniff(const struct sdc_ckpt_source *source) {
     uint64_t base;
-    return sdc__h5_signature(file, &base);
+    return source->file && sdc__h5_signature(source->file, &base);
 }
 
 static hid_t open_file(const char *path) {
@@ -303,10 +302,12 @@ static hid_t open_file(const char *path) {
     return file;
 }
 
-static enum sdc_status h5_open(struct sdc_ckpt *ckpt, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
+static enum sdc_status h5_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
+                               struct sdc_error *err) {
+    (void)source;
+    const char *path = ckpt->path;
     uint64_t base;
-    SDC_TRY(sdc__h5_superblock(&ckpt->file, &base, err));
+    SDC_TRY(sdc__h5_superblock(ckpt->file, &base, err));
     struct sdc_h5_state *state = sdc__calloc(1, sizeof *state);
     if (!state)
         return SDC_NOMEM(err, path);
@@ -387,11 +388,10 @@ static enum sdc_status check_expansion(const struct sdc_ckpt *ckpt, const struct
                                        struct sdc_error *err) {
     uint64_t bytes = e->desc.n_elems;
     if (!sdc__mul_u64(&bytes, sdc_dtype_bytes(e->desc.dtype)) ||
-        (bytes > UINT64_C(4) << 30 && bytes / 1000 > ckpt->file.size))
+        (bytes > UINT64_C(4) << 30 && bytes / 1000 > ckpt->file->size))
         return SDC_ERR(err, SDC_LIMIT,
-                       "%s: %llu elements, more than 1000 times the file of %llu bytes",
-                       ckpt->file.path, (unsigned long long)e->desc.n_elems,
-                       (unsigned long long)ckpt->file.size);
+                       "%s: %llu elements, more than 1000 times the file of %llu bytes", ckpt->path,
+                       (unsigned long long)e->desc.n_elems, (unsigned long long)ckpt->file->size);
     return SDC_OK;
 }
 
@@ -410,11 +410,11 @@ static enum sdc_status h5_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entr
     bool ok = set >= 0 && (type = H5Dget_type(set)) >= 0 && H5Tget_size(type) == size &&
               (space = H5Dget_space(set)) >= 0;
     if (!ok)
-        st = sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, "read");
+        st = sdc__h5_fail(err, SDC_INVALID, ckpt->path, "read");
     while (st == SDC_OK && n > 0) {
         bool scalar = e->desc.rank == 0;
         uint64_t m = scalar ? 1 : next_box(&e->desc, first, n, start, count);
-        st = read_box(set, type, space, m, start, scalar ? NULL : count, out, ckpt->file.path, err);
+        st = read_box(set, type, space, m, start, scalar ? NULL : count, out, ckpt->path, err);
         out += m * size;
         first += m;
         n -= m;

@@ -46,6 +46,6 @@ struct sdc_h5_state {
 enum sdc_status sdc__h5_locate(struct sdc_ckpt *ckpt, hid_t dataset, hid_t type,
                                struct sdc_ckpt_entry *e, struct sdc_error *err);
 enum sdc_status sdc__h5_map(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t elem,
-                            uint64_t *offset, struct sdc_error *err);
+                            struct sdc_span *span, struct sdc_error *err);
 
 #endif

@@ -86,7 +86,7 @@ static enum sdc_status probe(struct sdc_ckpt *ckpt, struct sdc_error *err) {
         (void)H5Pclose(fapl);
     }
     if (!ok)
-        return sdc__h5_fail(err, SDC_INTERNAL, ckpt->file.path, "chunk addresses of libhdf5");
+        return sdc__h5_fail(err, SDC_INTERNAL, ckpt->path, "chunk addresses of libhdf5");
     state->probed = true;
     state->chunk_base = counted ? 0 : state->base;
     return SDC_OK;
@@ -138,13 +138,11 @@ static enum sdc_status filter_list(hid_t dcpl, struct sdc_buf *out, const char *
 
 static enum sdc_status locate_contiguous(struct sdc_ckpt *ckpt, hid_t set, struct sdc_ckpt_entry *e,
                                          uint64_t bytes, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     SDC_TRY(sdc__entry_text(&e->storage, err, "contiguous"));
     e->stored_size = H5Dget_storage_size(set);
-    if (e->desc.n_elems == 0 || (e->desc.dtype_known && bytes == 0)) {
-        e->in_one_piece = true;
+    if (e->desc.n_elems == 0 || (e->desc.dtype_known && bytes == 0))
         return SDC_OK;
-    }
     /* before H5Dget_offset, which wraps around to a nonsense address for a dataset without storage
      * in a file with a userblock (1.10.8) */
     if (e->stored_size == 0)
@@ -152,16 +150,14 @@ static enum sdc_status locate_contiguous(struct sdc_ckpt *ckpt, hid_t set, struc
     haddr_t at = H5Dget_offset(set);
     if (at == HADDR_UNDEF)
         return sdc__h5_fail(err, SDC_INVALID, path, e->name);
-    if (!sdc__range_inside(at, e->stored_size, ckpt->file.size) ||
+    if (!sdc__range_inside(at, e->stored_size, ckpt->file->size) ||
         (e->desc.dtype_known && e->stored_size < bytes))
         return SDC_ERR_AT(err, SDC_INVALID, at,
                           "%s: tensor %s: %llu bytes at %llu for elements of %llu bytes do not fit "
                           "the file of %llu bytes",
                           path, e->name, (unsigned long long)e->stored_size, (unsigned long long)at,
-                          (unsigned long long)bytes, (unsigned long long)ckpt->file.size);
-    e->offset = at;
-    e->in_one_piece = true;
-    return SDC_OK;
+                          (unsigned long long)bytes, (unsigned long long)ckpt->file->size);
+    return e->desc.dtype_known ? sdc__entry_contiguous(e, 0, at, err) : SDC_OK;
 }
 
 /* "chunked 10x10" or "chunked 10x10, gzip" */
@@ -181,7 +177,7 @@ static enum sdc_status chunk_text(struct sdc_ckpt_entry *e, unsigned rank, const
 /* The map of an unfiltered chunked dataset whose chunks are all there. */
 static enum sdc_status make_chunks(struct sdc_ckpt *ckpt, hid_t set, struct sdc_ckpt_entry *e,
                                    const hsize_t *chunk, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     struct chunks c = {.rank = e->desc.rank, .elem_size = sdc_dtype_bytes(e->desc.dtype)};
     uint64_t n = 1;
     c.bytes = c.elem_size;
@@ -226,17 +222,15 @@ static enum sdc_status locate_chunked(struct sdc_ckpt *ckpt, hid_t set, hid_t dc
     enum sdc_status st;
     int rank = H5Pget_chunk(dcpl, SDC_MAX_RANK, chunk);
     if (rank < 0 || (unsigned)rank != e->desc.rank)
-        return sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, e->name);
-    SDC_TRY_OUT(st, filter_list(dcpl, &filters, ckpt->file.path, err));
+        return sdc__h5_fail(err, SDC_INVALID, ckpt->path, e->name);
+    SDC_TRY_OUT(st, filter_list(dcpl, &filters, ckpt->path, err));
     const char *list = filters.data ? filters.data : "";
     SDC_TRY_OUT(st, chunk_text(e, (unsigned)rank, chunk, list, err));
     e->stored_size = H5Dget_storage_size(set);
     if (filters.len)
         st = sdc__entry_lock(e, err, "chunked with filter%s %s: not alterable yet",
                              strchr(list, ',') ? "s" : "", list);
-    else if (e->desc.n_elems == 0)
-        e->in_one_piece = true;
-    else if (e->desc.dtype_known)
+    else if (e->desc.n_elems > 0 && e->desc.dtype_known)
         st = make_chunks(ckpt, set, e, chunk, err);
 out:
     sdc__buf_release(&filters);
@@ -249,7 +243,7 @@ enum sdc_status sdc__h5_locate(struct sdc_ckpt *ckpt, hid_t set, hid_t type,
     uint64_t bytes = e->desc.n_elems;
     hid_t dcpl = H5Dget_create_plist(set);
     if (dcpl < 0)
-        return sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, e->name);
+        return sdc__h5_fail(err, SDC_INVALID, ckpt->path, e->name);
     H5D_layout_t layout = H5Pget_layout(dcpl);
     if (layout == H5D_VIRTUAL) {
         e->unreadable = true;
@@ -260,8 +254,8 @@ enum sdc_status sdc__h5_locate(struct sdc_ckpt *ckpt, hid_t set, hid_t type,
         SDC_TRY_OUT(st, sdc__entry_text(&e->storage, err, "external"));
         SDC_TRY_OUT(st, sdc__entry_lock(e, err, "external: its elements are in another file"));
     } else if (!sdc__mul_u64(&bytes, H5Tget_size(type))) {
-        st = SDC_ERR(err, SDC_INVALID, "%s: tensor %s: overflow of its size in bytes",
-                     ckpt->file.path, e->name);
+        st = SDC_ERR(err, SDC_INVALID, "%s: tensor %s: overflow of its size in bytes", ckpt->path,
+                     e->name);
     } else if (layout == H5D_COMPACT) {
         e->stored_size = H5Dget_storage_size(set);
         SDC_TRY_OUT(st, sdc__entry_text(&e->storage, err, "compact"));
@@ -273,7 +267,7 @@ enum sdc_status sdc__h5_locate(struct sdc_ckpt *ckpt, hid_t set, hid_t type,
     } else if (layout == H5D_CHUNKED) {
         st = locate_chunked(ckpt, set, dcpl, e, err);
     } else {
-        st = sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, e->name);
+        st = sdc__h5_fail(err, SDC_INVALID, ckpt->path, e->name);
     }
 out:
     (void)H5Pclose(dcpl);
@@ -293,15 +287,14 @@ static enum sdc_status ask_chunk(struct sdc_ckpt *ckpt, const struct sdc_ckpt_en
     unsigned mask = 0;
     hid_t set = H5Oopen_by_addr(state->file, (haddr_t)e->key);
     if (set < 0 || H5Dget_chunk_info_by_coord(set, corner, &mask, &at, &size) < 0) {
-        st = sdc__h5_fail(err, SDC_INVALID, ckpt->file.path, e->name);
+        st = sdc__h5_fail(err, SDC_INVALID, ckpt->path, e->name);
         goto out;
     }
     if (at == HADDR_UNDEF || size != c->bytes || at > UINT64_MAX - state->chunk_base ||
-        !sdc__range_inside(at + state->chunk_base, size, ckpt->file.size)) {
+        !sdc__range_inside(at + state->chunk_base, size, ckpt->file->size)) {
         st = SDC_ERR(err, SDC_INVALID,
                      "%s: tensor %s: chunk %llu is not inside the file, or not of %llu bytes",
-                     ckpt->file.path, e->name, (unsigned long long)index,
-                     (unsigned long long)c->bytes);
+                     ckpt->path, e->name, (unsigned long long)index, (unsigned long long)c->bytes);
         goto out;
     }
     c->addr[index] = at + state->chunk_base;
@@ -313,7 +306,7 @@ out:
 }
 
 enum sdc_status sdc__h5_map(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t elem,
-                            uint64_t *offset, struct sdc_error *err) {
+                            struct sdc_span *span, struct sdc_error *err) {
     struct chunks *c = e->layout;
     hsize_t corner[SDC_MAX_RANK];
     uint64_t coord[SDC_MAX_RANK], index = 0, inside = 0;
@@ -329,6 +322,7 @@ enum sdc_status sdc__h5_map(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *
     }
     if (c->addr[index] == NOT_ASKED)
         SDC_TRY(ask_chunk(ckpt, e, c, corner, index, err));
-    *offset = c->addr[index] + inside * c->elem_size;
+    span->file = 0;
+    span->offset = c->addr[index] + inside * c->elem_size;
     return SDC_OK;
 }

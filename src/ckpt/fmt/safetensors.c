@@ -30,12 +30,11 @@ static bool is_blank(unsigned char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static bool st_sniff(const struct sdc_file *file, const unsigned char *head, size_t n_head) {
-    (void)file;
+static bool st_sniff(const struct sdc_ckpt_source *source) {
     size_t i = 8;
-    while (i < n_head && is_blank(head[i]))
+    while (i < source->n_head && is_blank(source->head[i]))
         i++;
-    return i < n_head && head[i] == '{';
+    return i < source->n_head && source->head[i] == '{';
 }
 
 /* ---- one tensor of the header ---- */
@@ -111,9 +110,9 @@ static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const char *name, const
     uint64_t begin = 0, end = 0;
     enum sdc_status st;
     SDC_TRY(sdc__ckpt_add(ckpt, name, &e, err));
-    char *where = sdc__asprintf("%s: tensor %s", ckpt->file.path, name);
+    char *where = sdc__asprintf("%s: tensor %s", ckpt->path, name);
     if (!where)
-        return SDC_NOMEM(err, ckpt->file.path);
+        return SDC_NOMEM(err, ckpt->path);
     if (sdc__json_type(v) != SDC_JSON_OBJECT) {
         st = SDC_ERR(err, SDC_INVALID, "%s: expected an object, found %s", where,
                      sdc__json_type_name(v));
@@ -121,12 +120,11 @@ static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const char *name, const
     }
     const struct sdc_json *dtype = sdc__json_get(v, "dtype");
     SDC_TRY_OUT(st, sdc__json_as_str(dtype, where, &word, err));
-    SDC_TRY_OUT(st, get_shape(sdc__json_get(v, "shape"), where, ckpt->file.path, e, err));
+    SDC_TRY_OUT(st, get_shape(sdc__json_get(v, "shape"), where, ckpt->path, e, err));
     SDC_TRY_OUT(st, get_offsets(sdc__json_get(v, "data_offsets"), where, &begin, &end, err));
     SDC_TRY_OUT(st, set_type(e, where, word, end - begin, err));
     SDC_TRY_OUT(st, sdc__entry_text(&e->storage, err, "contiguous"));
-    e->in_one_piece = true;
-    e->offset = begin;
+    e->key = begin;
     e->stored_size = end - begin;
 out:
     sdc__free(where);
@@ -150,48 +148,49 @@ static enum sdc_status check_metadata(const struct sdc_json *v, const char *path
 /* Empty tensors share their begin with the next one, so the end decides between equals. */
 static int by_offsets(const void *a, const void *b) {
     const struct sdc_ckpt_entry *x = a, *y = b;
-    uint64_t xe = x->offset + x->stored_size, ye = y->offset + y->stored_size;
-    if (x->offset != y->offset)
-        return x->offset < y->offset ? -1 : 1;
+    uint64_t xe = x->key + x->stored_size, ye = y->key + y->stored_size;
+    if (x->key != y->key)
+        return x->key < y->key ? -1 : 1;
     return (xe > ye) - (xe < ye);
 }
 
 static enum sdc_status check_cover(struct sdc_ckpt *ckpt, uint64_t data, struct sdc_error *err) {
-    const char *path = ckpt->file.path;
-    uint64_t at = 0, have = ckpt->file.size - data;
+    const char *path = ckpt->path;
+    uint64_t at = 0, have = ckpt->file->size - data;
     const struct sdc_ckpt_entry *cut = NULL;
     if (ckpt->n > 1)
         qsort(ckpt->entries, ckpt->n, sizeof *ckpt->entries, by_offsets);
     for (size_t i = 0; i < ckpt->n; i++) {
         struct sdc_ckpt_entry *e = &ckpt->entries[i];
-        if (e->offset != at)
+        if (e->key != at)
             return SDC_ERR_AT(err, SDC_INVALID, data + at,
                               "%s: tensor %s: invalid offset: it begins at %llu of the data, the "
                               "one before it ends at %llu (%s)",
-                              path, e->name, (unsigned long long)e->offset, (unsigned long long)at,
-                              e->offset < at ? "overlap" : "hole");
-        at = e->offset + e->stored_size; /* both at most INT64_MAX */
+                              path, e->name, (unsigned long long)e->key, (unsigned long long)at,
+                              e->key < at ? "overlap" : "hole");
+        at = e->key + e->stored_size; /* both at most INT64_MAX */
         if (at > have && !cut)
             cut = e;
     }
     if (cut)
-        return SDC_ERR_AT(err, SDC_INVALID, ckpt->file.size,
+        return SDC_ERR_AT(err, SDC_INVALID, ckpt->file->size,
                           "%s: truncated: the header says %llu bytes, found %llu; %s is the first "
                           "tensor that is not whole",
                           path, (unsigned long long)(data + at),
-                          (unsigned long long)ckpt->file.size, cut->name);
+                          (unsigned long long)ckpt->file->size, cut->name);
     if (at < have)
         return SDC_ERR_AT(err, SDC_INVALID, data + at,
                           "%s: buffer not fully covered: %llu bytes after the last tensor", path,
                           (unsigned long long)(have - at));
     for (size_t i = 0; i < ckpt->n; i++)
-        ckpt->entries[i].offset += data;
+        if (ckpt->entries[i].desc.dtype_known)
+            SDC_TRY(sdc__entry_contiguous(&ckpt->entries[i], 0, data + ckpt->entries[i].key, err));
     return SDC_OK;
 }
 
 static enum sdc_status read_header(const struct sdc_ckpt *ckpt, char **text, uint64_t *len,
                                    struct sdc_error *err) {
-    const struct sdc_file *f = &ckpt->file;
+    const struct sdc_file *f = ckpt->file;
     unsigned char raw[8];
     if (f->size < sizeof raw)
         return SDC_ERR(err, SDC_INVALID, "%s: header too small: the file has %llu bytes", f->path,
@@ -218,12 +217,14 @@ static enum sdc_status read_header(const struct sdc_ckpt *ckpt, char **text, uin
     return SDC_OK;
 }
 
-static enum sdc_status st_open(struct sdc_ckpt *ckpt, struct sdc_error *err) {
+static enum sdc_status st_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
+                               struct sdc_error *err) {
+    (void)source;
     enum sdc_status st;
     char *text = NULL;
     uint64_t len = 0;
     struct sdc_json *root = NULL;
-    const char *path = ckpt->file.path;
+    const char *path = ckpt->path;
     SDC_TRY_OUT(st, read_header(ckpt, &text, &len, err));
     SDC_TRY_OUT(st, sdc__json_parse(text, (size_t)len, path, &root, err));
     if (sdc__json_type(root) != SDC_JSON_OBJECT) {
