@@ -17,6 +17,7 @@ build_packages=(
     libjansson-dev libyaml-dev                           # JSON, campaign specs
     libsqlite3-dev                                       # the campaign store
     libxxhash-dev librandom123-dev                       # digests, counter-based random numbers
+    libsnappy-dev                                        # compressed blocks of TensorFlow's index
     libgsl-dev                                           # distributions and quantiles
     gnuplot-nox                                          # figures of the report
     dataset-fashion-mnist                                # the data of the main job

@@ -13,6 +13,7 @@
 #define SDC_MAX_JSON_LINE (16u * 1024 * 1024)  /* bytes of one line of JSON lines */
 #define SDC_MAX_SPEC      (1024u * 1024)       /* bytes of a campaign spec */
 #define SDC_MAX_ST_HEADER 100000000u           /* safetensors header, the reference reader's */
+#define SDC_MAX_SST_BLOCK (256u * 1024 * 1024) /* bytes of one block of an SSTable */
 #define SDC_MAX_RANKS     64                   /* ranks of a run */
 
 #endif

@@ -57,6 +57,7 @@ FOREIGN = {
     "sqlite3.h": ["src/camp/store"],
     "yaml.h": ["src/camp/spec"],
     "zlib.h": ["src/io/"],
+    "snappy": ["src/ckpt/sstable_snappy.c"],
     "jansson.h": ["src/base/json.c"],
     "xxhash.h": ["src/base/hash.c"],
     "Random123/": ["src/base/rng.c"],
