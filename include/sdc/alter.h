@@ -26,6 +26,7 @@
 #include <stdint.h>
 
 #include "sdc/choice.h"
+#include "sdc/ckpt.h"
 #include "sdc/fault.h"
 #include "sdc/record.h"
 #include "sdc/status.h"
@@ -45,6 +46,7 @@ struct sdc_alter_options {
     bool dry_run;      /* plan and values only; nothing is written, altered is 0 */
     uint64_t seed;     /* with block and trial: the stream of the sites */
     uint32_t block, trial;
+    const struct sdc_ckpt_options *open; /* how the checkpoint is opened; may be NULL */
     const struct sdc_fault_list *list; /* not NULL: these faults (tensor = index in the checkpoint)
                                           instead of drawing; choice is only recorded */
 };

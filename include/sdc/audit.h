@@ -69,6 +69,7 @@ struct sdc_diff_options {
     size_t max_sites;         /* sites kept per tensor */
     const char *const *globs; /* only tensors whose name matches one; n_globs may be 0 */
     size_t n_globs;
+    const struct sdc_ckpt_options *open; /* how both are opened; may be NULL */
 };
 
 /* Tensors are matched by name, aliases included; values are compared bit by bit, so -0 differs from

@@ -174,7 +174,7 @@ enum sdc_status sdc__plan_make(const char *path, const struct sdc_choice *choice
     SDC_TRY_OUT(st, sdc_choice_check(choice, err));
     SDC_TRY_OUT(st, sdc__file_open(path, SDC_FILE_READ, &f, err));
     SDC_TRY_OUT(st, sdc__stamp_take(&f, &plan->stamp, err));
-    SDC_TRY_OUT(st, sdc_ckpt_open(path, NULL, &ckpt, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(path, options->open, &ckpt, err));
     snprintf(plan->format, sizeof plan->format, "%s", sdc_ckpt_format(ckpt));
     SDC_TRY_OUT(st, draw(ckpt, choice, options, plan, &drawn, err));
     SDC_TRY_OUT(st, fill(ckpt, options->list ? options->list : &drawn, plan, err));

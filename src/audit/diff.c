@@ -269,8 +269,8 @@ enum sdc_status sdc_diff_files(const char *path_a, const char *path_b,
         st = SDC_NOMEM(err, "comparing");
         goto out;
     }
-    SDC_TRY_OUT(st, sdc_ckpt_open(path_a, NULL, &p.a, err));
-    SDC_TRY_OUT(st, sdc_ckpt_open(path_b, NULL, &p.b, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(path_a, p.options->open, &p.a, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(path_b, p.options->open, &p.b, err));
     SDC_TRY_OUT(st, compare_bytes(&p, path_a, path_b, err));
     if (diff->same_container && !p.options->all)
         count_tensors(&p);

@@ -4,6 +4,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "cli/choice_options.h"
+#include "cli/ckpt_options.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "sdc/alter.h"
@@ -16,6 +17,7 @@ struct alter_args {
     bool in_place, force, no_record, no_sync, digest, dry_run, json;
     uint64_t seed;
     struct sdc_opt_words words;
+    struct sdc_cli_ckpt_args ckpt;
 };
 
 /* "lsb:30 msb:1 exponent", "lsb:0,lsb:2-5", or "value" */
@@ -178,12 +180,15 @@ static int run(struct sdc_cli *cli, const void *args) {
                                         .dry_run = a->dry_run,
                                         .seed = a->seed};
     struct sdc_alter_result r = {0};
+    struct sdc_cli_ckpt open = {0};
     struct sdc_choice choice;
     struct sdc_error err;
     sdc_choice_init(&choice);
     enum sdc_status st;
     SDC_TRY_OUT(st, check_args(a, &err));
     SDC_TRY_OUT(st, sdc_cli_choice(&a->words, &choice, &err));
+    SDC_TRY_OUT(st, sdc_cli_ckpt_init(&a->ckpt, &open, &err));
+    options.open = &open.options;
     SDC_TRY_OUT(st, sdc_alter(cli->operands.items[0], &choice, &options, &r, &err));
     if (a->no_record && !a->dry_run && r.altered > 0)
         sdc_cli_say(cli, "no record was written: this alteration cannot be undone\n");
@@ -191,6 +196,7 @@ static int run(struct sdc_cli *cli, const void *args) {
 out:
     sdc_alter_result_release(&r);
     sdc_choice_release(&choice);
+    sdc_cli_ckpt_release(&open);
     return st == SDC_OK ? SDC_EXIT_DONE : sdc_cli_fail(cli, &err);
 }
 
@@ -211,6 +217,7 @@ static const struct sdc_opt options[] = {
      "do not wait for the disk: faster, and unsafe if the power fails", 0, 0, NULL},
     {SDC_OPT_FLAG, "digest", 0, offsetof(struct alter_args, digest), NULL, NULL,
      "put the digest of the whole file into the record (reads all of it)", 0, 0, NULL},
+    SDC_OPTS_CKPT(struct alter_args, ckpt),
     SDC_OPT_DRY_RUN(struct alter_args, dry_run),
     SDC_OPT_JSON(struct alter_args, json),
     {.type = SDC_OPT_END},

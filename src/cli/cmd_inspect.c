@@ -3,12 +3,14 @@
 
 #include "base/alloc.h"
 #include "base/json.h"
+#include "cli/ckpt_options.h"
 #include "cli/commands.h"
 #include "cli/text_table.h"
 #include "sdc/ckpt.h"
 
 struct inspect_args {
     bool json;
+    struct sdc_cli_ckpt_args ckpt;
 };
 
 struct totals {
@@ -162,15 +164,20 @@ static int run(struct sdc_cli *cli, const void *args) {
     const struct inspect_args *a = args;
     struct sdc_buf text = SDC_BUF_INIT;
     struct sdc_jw w = sdc__jw(&text);
+    struct sdc_cli_ckpt open;
     struct sdc_error err;
     int code = SDC_EXIT_DONE;
+    if (sdc_cli_ckpt_init(&a->ckpt, &open, &err) != SDC_OK) {
+        sdc_cli_ckpt_release(&open);
+        return sdc_cli_fail(cli, &err);
+    }
     sdc__jw_obj(&w);
     sdc__jw_kstr(&w, "schema", "sdclab.inspect/1");
     sdc__jw_key(&w, "files");
     sdc__jw_arr(&w);
     for (size_t i = 0; i < cli->operands.n; i++) {
         struct sdc_ckpt *ckpt = NULL;
-        enum sdc_status st = sdc_ckpt_open(cli->operands.items[i], NULL, &ckpt, &err);
+        enum sdc_status st = sdc_ckpt_open(cli->operands.items[i], &open.options, &ckpt, &err);
         if (st == SDC_OK && a->json) {
             json_file(&w, ckpt);
         } else if (st == SDC_OK) {
@@ -193,10 +200,12 @@ static int run(struct sdc_cli *cli, const void *args) {
         fprintf(cli->out, "%s\n", text.data);
     }
     sdc__buf_release(&text);
+    sdc_cli_ckpt_release(&open);
     return code;
 }
 
 static const struct sdc_opt options[] = {
+    SDC_OPTS_CKPT(struct inspect_args, ckpt),
     SDC_OPT_JSON(struct inspect_args, json),
     {.type = SDC_OPT_END},
 };
