@@ -75,7 +75,8 @@ struct sdc_tensor_desc {
 
 /* Part and role from the name, type and rank alone. Known are names of PyTorch state dicts, of
  * PyTorch optimizer state by running number ("optimizer/state/0/exp_avg"), of Keras 2 and 3 HDF5
- * files, of Flax, and of the native trainer. A name without a part prefix counts as model if its
+ * files, of TensorFlow's object-based and name-based checkpoints, of Flax, and of the native
+ * trainer. A name without a part prefix counts as model if its
  * last component is a known parameter or buffer name (weight, bias, kernel, gamma, beta,
  * running_mean, running_var, moving_mean, moving_variance, num_batches_tracked; weight_ih_l0 and
  * the like), as optimizer if it is exp_avg, exp_avg_sq or momentum_buffer. A rank-1 "weight" is a

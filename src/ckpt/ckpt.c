@@ -25,13 +25,23 @@ static enum sdc_status finish_entry(const struct sdc_ckpt *ckpt, struct sdc_ckpt
     struct sdc_tensor_desc *d = &e->desc;
     if (!d->dtype_known)
         SDC_TRY(sdc__entry_lock(e, err, "type %s: not alterable", e->dtype_text));
+    d->shape = e->shape; /* pieces that are boxes are checked against it */
     SDC_TRY(sdc__layout_check(ckpt, e, err));
     d->name = e->name;
     d->dtype_text = e->dtype_text;
-    d->shape = e->shape;
     d->locked = e->locked;
     d->shared = e->shared;
     sdc_tensor_classify(d->name, d->dtype, d->rank, &d->part, &d->role);
+    /* a key such as "optimizer/_variables/1" says nothing where the tensor's own name does */
+    for (size_t i = 0; d->role == SDC_ROLE_OTHER && i < e->n_aliases; i++) {
+        enum sdc_part part;
+        enum sdc_role role;
+        sdc_tensor_classify(e->aliases[i], d->dtype, d->rank, &part, &role);
+        if (role != SDC_ROLE_OTHER && (d->part == SDC_PART_NONE || part == d->part)) {
+            d->part = part;
+            d->role = role;
+        }
+    }
     return SDC_OK;
 }
 

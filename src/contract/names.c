@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Names seen in the wild: PyTorch's state dicts (also torchvision's and those under wrappers),
- * PyTorch's optimizer state by running number, Keras 2 and 3 HDF5 files, Flax, and this project's
- * own trainer.
+ * PyTorch's optimizer state by running number, Keras 2 and 3 HDF5 files, TensorFlow's object-based
+ * and name-based checkpoints, Flax, and this project's own trainer.
  */
 #include "contract/names.h"
 
@@ -48,15 +48,27 @@ static bool all_digits(struct piece p) {
     return p.len > 0;
 }
 
-/* The last component of name; *rest becomes what stands before its separator. Keras' ":0" is not
- * part of it. An empty piece at the end of the walk. */
+/* Length of what follows the last colon if it is a word: the part of an element, as in
+ * "blk.0.attn_q.weight:scale". */
+static size_t element_part(struct piece p) {
+    size_t n = 0;
+    while (n < p.len && (islower((unsigned char)p.s[p.len - 1 - n]) || p.s[p.len - 1 - n] == '_'))
+        n++;
+    return n > 0 && n < p.len && p.s[p.len - 1 - n] == ':' ? n : 0;
+}
+
+/* The last component of name; *rest becomes what stands before its separator. Keras' ":0" and the
+ * ":part" of an element's parts are not part of it. An empty piece at the end of the walk. */
 static struct piece last_component(struct piece name, struct piece *rest) {
     size_t start = name.len;
     while (start > 0 && !is_separator(name.s[start - 1]))
         start--;
     struct piece p = {name.s + start, name.len - start};
     const char *colon = memchr(p.s, ':', p.len);
-    if (colon && all_digits((struct piece){colon + 1, (size_t)(p.s + p.len - colon) - 1}))
+    size_t part = element_part(p);
+    if (part)
+        p.len -= part + 1;
+    else if (colon && all_digits((struct piece){colon + 1, (size_t)(p.s + p.len - colon) - 1}))
         p.len = (size_t)(colon - p.s);
     *rest = (struct piece){name.s, start ? start - 1 : 0};
     return p;
@@ -135,6 +147,39 @@ char *sdc__name_unwrapped(const char *name) {
     return copy;
 }
 
+/* ---- TensorFlow ---- */
+
+/* Where `what` begins in name, or its end. */
+static size_t find(struct piece name, const char *what) {
+    size_t len = strlen(what);
+    for (size_t i = 0; i + len <= name.len; i++)
+        if (memcmp(name.s + i, what, len) == 0)
+            return i;
+    return name.len;
+}
+
+/* The key of an object-based checkpoint without the attribute that holds the value:
+ * "fc1/kernel/.ATTRIBUTES/VARIABLE_VALUE". */
+static struct piece without_attribute(struct piece name) {
+    return (struct piece){name.s, find(name, "/.ATTRIBUTES/")};
+}
+
+/* "fc1/kernel/.OPTIMIZER_SLOT/optimizer/m" */
+static bool has_slot(struct piece name, struct piece *parameter) {
+    *parameter = (struct piece){name.s, find(name, "/.OPTIMIZER_SLOT/")};
+    return parameter->len < name.len;
+}
+
+static const char *const optimizer_words[] = {"sgd",   "adam",   "adamw",    "rmsprop", "adagrad",
+                                              "nadam", "adamax", "adadelta", "ftrl",    "lion"};
+
+static bool is_optimizer(struct piece p) {
+    for (size_t i = 0; i < sizeof optimizer_words / sizeof *optimizer_words; i++)
+        if (same_nocase(p, optimizer_words[i]))
+            return true;
+    return false;
+}
+
 /* ---- roles ---- */
 
 struct role_word {
@@ -172,15 +217,25 @@ static const struct role_word state_words[] = {
 };
 
 static const struct role_word loop_words[] = {
-    {"step", SDC_ROLE_COUNTER},        {"steps", SDC_ROLE_COUNTER},
-    {"global_step", SDC_ROLE_COUNTER}, {"epoch", SDC_ROLE_COUNTER},
-    {"last_epoch", SDC_ROLE_COUNTER},  {"iteration", SDC_ROLE_COUNTER},
-    {"iterations", SDC_ROLE_COUNTER},  {"iter", SDC_ROLE_COUNTER},
-    {"count", SDC_ROLE_COUNTER},       {"counter", SDC_ROLE_COUNTER},
-    {"_step_count", SDC_ROLE_COUNTER}, {"rng", SDC_ROLE_RNG},
-    {"rng_state", SDC_ROLE_RNG},       {"seed", SDC_ROLE_RNG},
-    {"generator", SDC_ROLE_RNG},       {"random_state", SDC_ROLE_RNG},
-    {"cursor", SDC_ROLE_CURSOR},       {"sampler", SDC_ROLE_CURSOR},
+    {"step", SDC_ROLE_COUNTER},
+    {"steps", SDC_ROLE_COUNTER},
+    {"global_step", SDC_ROLE_COUNTER},
+    {"save_counter", SDC_ROLE_COUNTER},
+    {"epoch", SDC_ROLE_COUNTER},
+    {"last_epoch", SDC_ROLE_COUNTER},
+    {"iteration", SDC_ROLE_COUNTER},
+    {"iterations", SDC_ROLE_COUNTER},
+    {"iter", SDC_ROLE_COUNTER},
+    {"count", SDC_ROLE_COUNTER},
+    {"counter", SDC_ROLE_COUNTER},
+    {"_step_count", SDC_ROLE_COUNTER},
+    {"rng", SDC_ROLE_RNG},
+    {"rng_state", SDC_ROLE_RNG},
+    {"seed", SDC_ROLE_RNG},
+    {"generator", SDC_ROLE_RNG},
+    {"random_state", SDC_ROLE_RNG},
+    {"cursor", SDC_ROLE_CURSOR},
+    {"sampler", SDC_ROLE_CURSOR},
     {"position", SDC_ROLE_CURSOR},
 };
 
@@ -332,11 +387,41 @@ static enum sdc_role loop_role(struct piece name) {
     return SDC_ROLE_OTHER;
 }
 
+/* Slots of TensorFlow's name-based checkpoints: "fc1/kernel/Adam_1". */
+static bool named_slot(struct piece name, struct piece *parameter, enum sdc_role *role) {
+    static const struct role_word slots[] = {
+        {"Adam", SDC_ROLE_ADAM_M},        {"Adam_1", SDC_ROLE_ADAM_V},
+        {"Momentum", SDC_ROLE_MOMENTUM},  {"RMSProp", SDC_ROLE_OTHER},
+        {"RMSProp_1", SDC_ROLE_MOMENTUM}, {"Adagrad", SDC_ROLE_OTHER}};
+    struct piece rest, last = last_component(name, parameter);
+    enum sdc_role of_parameter;
+    return FIND(slots, last, role) &&
+           parameter_role(last_component(*parameter, &rest), &of_parameter);
+}
+
+/* A name without a part prefix that is an optimizer's all the same. */
+static bool optimizer_by_name(struct piece name, enum sdc_dtype dtype, unsigned rank,
+                              enum sdc_role *role) {
+    struct piece rest, last = last_component(name, &rest), first = first_component(name);
+    if (named_slot(name, &rest, role))
+        return true;
+    bool own = same(last, "exp_avg") || same(last, "exp_avg_sq") || same(last, "momentum_buffer");
+    /* "Adam/m/fc1/kernel", Keras' names of its variables */
+    bool keras = first.len < name.len && name.s[first.len] == '/' && is_optimizer(first);
+    bool power = same(name, "beta1_power") || same(name, "beta2_power");
+    if (own || keras || power)
+        *role = optimizer_role(name, dtype, rank);
+    return own || keras || power;
+}
+
 void sdc_tensor_classify(const char *name, enum sdc_dtype dtype, unsigned rank, enum sdc_part *part,
                          enum sdc_role *role) {
     size_t skip = sdc__name_part_prefix(name, part);
-    struct piece rest = {name + skip, strlen(name + skip)};
+    struct piece rest = without_attribute((struct piece){name + skip, strlen(name + skip)});
+    struct piece parameter;
     bool known;
+    if (has_slot(rest, &parameter))
+        *part = SDC_PART_OPTIMIZER;
     switch (*part) {
     case SDC_PART_MODEL:
         *role = model_role(rest, dtype, rank, &known);
@@ -350,10 +435,8 @@ void sdc_tensor_classify(const char *name, enum sdc_dtype dtype, unsigned rank, 
     default:
         break;
     }
-    struct piece before, last = last_component(rest, &before);
-    if (same(last, "exp_avg") || same(last, "exp_avg_sq") || same(last, "momentum_buffer")) {
+    if (optimizer_by_name(rest, dtype, rank, role)) {
         *part = SDC_PART_OPTIMIZER;
-        *role = optimizer_role(rest, dtype, rank);
         return;
     }
     *role = model_role(rest, dtype, rank, &known);
@@ -367,18 +450,12 @@ void sdc_tensor_classify(const char *name, enum sdc_dtype dtype, unsigned rank, 
 
 /* What is left of an optimizer state's name: the name of the parameter, or nothing. */
 static struct piece parameter_of_state(struct piece name) {
-    static const char *const optimizers[] = {"training", "sgd",     "adam",  "adamw",
-                                             "rmsprop",  "adagrad", "nadam", "adamax",
-                                             "adadelta", "ftrl",    "lion"};
     enum sdc_role role;
-    for (size_t i = 0; i < sizeof optimizers / sizeof optimizers[0];) {
-        if (same_nocase(first_component(name), optimizers[i])) {
-            name = after_first(name);
-            i = 0;
-        } else {
-            i++;
-        }
-    }
+    struct piece slot;
+    if (has_slot(name, &slot) || named_slot(name, &slot, &role))
+        name = slot;
+    while (same_nocase(first_component(name), "training") || is_optimizer(first_component(name)))
+        name = after_first(name);
     if (FIND(state_words, first_component(name), &role) && after_first(name).len)
         name = after_first(name);
     struct piece rest, last = last_component(name, &rest);
@@ -397,7 +474,7 @@ void sdc_tensor_layer(const char *name, char *layer, size_t size) {
     enum sdc_part prefix_part;
     const char *inner = name + sdc__name_part_prefix(name, &prefix_part);
     inner += sdc__name_wrapper_prefix(inner);
-    struct piece p = {inner, strlen(inner)}, module = {NULL, 0};
+    struct piece p = without_attribute((struct piece){inner, strlen(inner)}), module = {NULL, 0};
     if (part == SDC_PART_OPTIMIZER)
         p = parameter_of_state(p);
     if (part == SDC_PART_MODEL || (part == SDC_PART_OPTIMIZER && p.len)) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The checkpoint interface for scripts, one JSON object on stdout:
- *     ckpt_tool list FILE            tensors without their elements
+ *     ckpt_tool list FILE            files, notes, checksums, tensors without their elements
  *     ckpt_tool values FILE          and with their bits and places
  *     ckpt_tool map FILE NAME ELEM   one place
  *     ckpt_tool copy IN OUT FORMAT   every readable tensor, in another format
@@ -61,12 +61,57 @@ static enum sdc_status add_values(struct sdc_jw *w, struct sdc_ckpt *c, size_t i
         return SDC_OK;
     }
     sdc__jw_kbool(w, "big_endian", span.big_endian);
-    sdc__jw_key(w, "offsets");
-    sdc__jw_arr(w);
-    for (uint64_t e = 0; e < d->n_elems; e++) {
-        SDC_TRY(sdc_ckpt_map(c, i, e, &span, err));
-        sdc__jw_u64(w, span.offset);
+    static const char *const places[] = {"offsets", "files", "shifts"};
+    for (unsigned k = 0; k < 3; k++) {
+        sdc__jw_key(w, places[k]);
+        sdc__jw_arr(w);
+        for (uint64_t e = 0; e < d->n_elems; e++) {
+            SDC_TRY(sdc_ckpt_map(c, i, e, &span, err));
+            sdc__jw_u64(w, k == 0 ? span.offset : k == 1 ? span.file : span.shift);
+        }
+        sdc__jw_arr_end(w);
     }
+    return SDC_OK;
+}
+
+static void add_sum(struct sdc_jw *w, const struct sdc_ckpt_sum *s) {
+    sdc__jw_obj(w);
+    sdc__jw_kstr(w, "kind", sdc_sum_kind_name(s->kind));
+    sdc__jw_kbool(w, "masked", s->kind == SDC_SUM_CRC32C_MASKED);
+    sdc__jw_kstr(w, "what", s->what);
+    sdc__jw_ku64(w, "file", s->file);
+    sdc__jw_ku64(w, "offset", s->offset);
+    sdc__jw_ku64(w, "size", s->size);
+    sdc__jw_kbool(w, "unknown", s->unknown);
+    sdc__jw_ku64(w, "level", s->level);
+    sdc__jw_key(w, "places");
+    sdc__jw_arr(w);
+    for (unsigned i = 0; i < s->n_places; i++) {
+        sdc__jw_arr(w);
+        sdc__jw_u64(w, s->places[i].file);
+        sdc__jw_u64(w, s->places[i].offset);
+        sdc__jw_arr_end(w);
+    }
+    sdc__jw_arr_end(w);
+    sdc__jw_obj_end(w);
+}
+
+static enum sdc_status add_set(struct sdc_jw *w, struct sdc_ckpt *c, struct sdc_error *err) {
+    SDC_TRY(sdc_ckpt_find_sums(c, err));
+    sdc__jw_key(w, "files");
+    sdc__jw_arr(w);
+    for (size_t i = 0; i < sdc_ckpt_files(c); i++)
+        sdc__jw_str(w, sdc_ckpt_file(c, i).name);
+    sdc__jw_arr_end(w);
+    sdc__jw_key(w, "notes");
+    sdc__jw_arr(w);
+    for (size_t i = 0; i < sdc_ckpt_notes(c); i++)
+        sdc__jw_str(w, sdc_ckpt_note(c, i).text);
+    sdc__jw_arr_end(w);
+    sdc__jw_key(w, "sums");
+    sdc__jw_arr(w);
+    for (size_t i = 0; i < sdc_ckpt_sums(c); i++)
+        add_sum(w, sdc_ckpt_sum(c, i));
     sdc__jw_arr_end(w);
     return SDC_OK;
 }
@@ -76,6 +121,7 @@ static enum sdc_status list(struct sdc_ckpt *c, bool values, struct sdc_error *e
     sdc__jw_obj(&w);
     sdc__jw_kstr(&w, "format", sdc_ckpt_format(c));
     sdc__jw_ku64(&w, "size", sdc_ckpt_file_size(c));
+    SDC_TRY(add_set(&w, c, err));
     sdc__jw_key(&w, "tensors");
     sdc__jw_obj(&w);
     for (size_t i = 0; i < sdc_ckpt_count(c); i++) {
@@ -85,6 +131,9 @@ static enum sdc_status list(struct sdc_ckpt *c, bool values, struct sdc_error *e
         sdc__jw_kstr(&w, "dtype", d->dtype_known ? sdc_dtype_name(d->dtype) : NULL);
         sdc__jw_kstr(&w, "dtype_text", d->dtype_text);
         sdc__jw_kstr(&w, "locked", d->locked);
+        sdc__jw_kstr(&w, "shared", d->shared);
+        sdc__jw_kstr(&w, "part", sdc_part_name(d->part));
+        sdc__jw_kstr(&w, "role", sdc_role_name(d->role));
         sdc__jw_kstr(&w, "storage", sdc_ckpt_storage(c, i));
         sdc__jw_ku64(&w, "stored_size", sdc_ckpt_stored_size(c, i));
         sdc__jw_ku64(&w, "n_elems", d->n_elems);
