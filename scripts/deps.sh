@@ -36,7 +36,10 @@ test_packages=(
     clang-format                                         # the format check, make format
     sqlite3                                              # reads the store from outside
 )
-pip_packages=(safetensors==0.4.5)
+pip_packages=(
+    safetensors==0.4.5                                   # the reference reader
+    ml-dtypes==0.5.3                                     # 8-bit and smaller types; the last for numpy 1.24
+)
 
 packages=("${build_packages[@]}")
 [ "$what" = build ] || packages+=("${test_packages[@]}")

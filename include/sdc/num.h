@@ -7,8 +7,20 @@
  * A value is held "raw": its bits in the low end of a uint64_t, upper bits zero. Bits are numbered
  * from the least significant, 0; the sign of an F32 is bit 31.
  *
- * Sources: IEEE 754-2019 for F64, F32, F16; BF16 is the upper half of F32. All functions are
- * thread-safe; dtype must be a member of the enum, bit below sdc_dtype_bits(dtype).
+ * Sources: IEEE 754-2019 for F64, F32, F16; BF16 is the upper half of F32; F8_E5M2, F8_E4M3,
+ * F8_E8M0 and F4 as in the OCP specifications "8-bit Floating Point" (2023) and "Microscaling
+ * Formats" (2023), whose E4M3 PyTorch calls float8_e4m3fn; the FNUZ types as in Noune et al., arXiv
+ * 2206.02915. All functions are thread-safe; dtype must be a member of the enum, bit below
+ * sdc_dtype_bits(dtype).
+ *
+ *     F8_E5M2                 infinities and NaN as in IEEE 754
+ *     F8_E4M3                 no infinity; NaN is 0x7f and 0xff
+ *     F8_E5M2FNUZ, _E4M3FNUZ  no infinity, no -0; NaN is 0x80 alone; exponent bias one higher
+ *     F8_E8M0                 2^(e - 127): neither sign, mantissa nor zero; NaN is 0xff
+ *     F4                      E2M1: neither infinity nor NaN
+ *
+ * Types under 8 bits (F4, and the unsigned integers U4, U2, U1 of quantised blocks) are held one
+ * element a byte, in its low bits, wherever elements lie in memory.
  */
 #ifndef SDC_NUM_H
 #define SDC_NUM_H
@@ -37,7 +49,16 @@ extern "C" {
     X(U32, 32, UINT, 0, 0)                                                                         \
     X(U16, 16, UINT, 0, 0)                                                                         \
     X(U8, 8, UINT, 0, 0)                                                                           \
-    X(BOOL, 8, BOOL, 0, 0)
+    X(BOOL, 8, BOOL, 0, 0)                                                                         \
+    X(F8_E5M2, 8, FLOAT, 5, 2)                                                                     \
+    X(F8_E4M3, 8, FLOAT, 4, 3)                                                                     \
+    X(F8_E5M2FNUZ, 8, FLOAT, 5, 2)                                                                 \
+    X(F8_E4M3FNUZ, 8, FLOAT, 4, 3)                                                                 \
+    X(F8_E8M0, 8, FLOAT, 8, 0)                                                                     \
+    X(F4, 4, FLOAT, 2, 1)                                                                          \
+    X(U4, 4, UINT, 0, 0)                                                                           \
+    X(U2, 2, UINT, 0, 0)                                                                           \
+    X(U1, 1, UINT, 0, 0)
 
 enum sdc_dtype {
 #define SDC_DTYPE_ENUM(name, bits, kind, e, m) SDC_DTYPE_##name,
@@ -64,17 +85,18 @@ enum sdc_num_class {
 };
 
 SDC_API const char *sdc_dtype_name(enum sdc_dtype dtype); /* "F32"; static */
-/* Accepts the safetensors spelling in any case and the NumPy/PyTorch words (float32, bfloat16,
- * int64,
- * ...); false if unknown. */
+/* Accepts the safetensors spelling in any case and the words of NumPy, PyTorch and ml_dtypes
+ * (float32, bfloat16, int64, float8_e4m3fn, uint4, ...); false if unknown. */
 SDC_API bool sdc_dtype_parse(const char *name, enum sdc_dtype *dtype);
-SDC_API unsigned sdc_dtype_bits(enum sdc_dtype dtype);  /* 8 to 64 */
-SDC_API unsigned sdc_dtype_bytes(enum sdc_dtype dtype); /* 1 to 8 */
+SDC_API unsigned sdc_dtype_bits(enum sdc_dtype dtype); /* 1 to 64 */
+/* Of one element in memory, 1 to 8: types under 8 bits take a byte each. */
+SDC_API unsigned sdc_dtype_bytes(enum sdc_dtype dtype);
 SDC_API enum sdc_dtype_kind sdc_dtype_kind(enum sdc_dtype dtype);
 SDC_API unsigned sdc_dtype_exponent_bits(enum sdc_dtype dtype); /* 0 for integers */
 SDC_API unsigned sdc_dtype_mantissa_bits(enum sdc_dtype dtype); /* 0 for integers */
 
-/* One element from or to memory. big_endian: byte order of the memory. */
+/* One element from or to memory. big_endian: byte order of the memory. Types under 8 bits: load
+ * looks at the low bits of the byte only, store leaves the others 0. */
 SDC_API uint64_t sdc_num_load(enum sdc_dtype dtype, const void *memory, bool big_endian);
 SDC_API void sdc_num_store(enum sdc_dtype dtype, uint64_t raw, void *memory, bool big_endian);
 
@@ -82,7 +104,9 @@ SDC_API enum sdc_num_field sdc_num_field(enum sdc_dtype dtype, unsigned bit);
 SDC_API const char *sdc_num_field_name(enum sdc_num_field field);
 /* Mask of the sign, exponent or mantissa bits; 0 where the type has none. */
 SDC_API uint64_t sdc_num_field_mask(enum sdc_dtype dtype, enum sdc_num_field field);
-/* The most significant exponent bit: 62, 30, 14, 14. -1 for integers. */
+/* The most significant exponent bit: 62 of F64, 30 of F32, 14 of F16 and BF16, ...; -1 for
+ * integers.
+ */
 SDC_API int sdc_num_top_exponent_bit(enum sdc_dtype dtype);
 SDC_API uint64_t sdc_num_flip(enum sdc_dtype dtype, uint64_t raw, unsigned bit);
 
@@ -94,7 +118,9 @@ SDC_API bool sdc_num_is_finite(enum sdc_dtype dtype, uint64_t raw);
 SDC_API double sdc_num_to_double(enum sdc_dtype dtype, uint64_t raw);
 /* Nearest value, ties to even; floats overflow to infinity, a NaN becomes quiet and keeps its sign
  * and what fits of its payload (F64: every bit); integers saturate (BOOL at 0 and 1), NaN gives 0.
- */
+ * As PyTorch and ml_dtypes 0.5 convert: types without infinity but with NaN take NaN for infinity
+ * and overflow; F4 saturates (and takes 0 for NaN); F8_E8M0 rounds ties up and takes NaN for zero
+ * and everything below, its smallest value for what underflows. */
 SDC_API uint64_t sdc_num_from_double(enum sdc_dtype dtype, double value);
 /* Decimal with the fewest correctly rounded digits that reads back to the same value; "nan" (of any
  * sign and payload), "inf", "-inf". Text fits 40 bytes. */

@@ -101,9 +101,10 @@ SDC_API void sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t ele
 /* ---- digest of a state (128 bits) ----
  *
  * XXH3-128 over the tensors sorted by name (bytewise): name, NUL, type as safetensors spells it,
- * NUL, rank and shape as u64, elements in C order, all little-endian. The name keeps its part
- * ("model/fc.weight") and loses wrappers' prefixes at its start or right after the part: "module."
- * (PyTorch's parallel wrappers) and "_orig_mod." (torch.compile). */
+ * NUL, rank and shape as u64, elements in C order, all little-endian; elements under 8 bits one a
+ * byte. The name keeps its part ("model/fc.weight") and loses wrappers' prefixes at its start or
+ * right after the part: "module." (PyTorch's parallel wrappers) and "_orig_mod." (torch.compile).
+ */
 
 struct sdc_state_digest {
     unsigned char bytes[16];

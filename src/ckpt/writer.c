@@ -56,6 +56,9 @@ static enum sdc_status check_desc(const struct sdc_ckpt_writer *w,
     if (desc->rank > SDC_MAX_RANK || (unsigned)desc->dtype >= SDC_DTYPE_COUNT)
         return SDC_ERR(err, SDC_USAGE, "%s: tensor %s: %u dimensions, the limit is %d", path,
                        desc->name, desc->rank, SDC_MAX_RANK);
+    if (sdc_dtype_bits(desc->dtype) < 8)
+        return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s: type %s has less than 8 bits", path,
+                       desc->name, sdc_dtype_name(desc->dtype));
     *n_elems = 1;
     for (unsigned i = 0; i < desc->rank; i++)
         if (!sdc__mul_u64(n_elems, desc->shape[i]))

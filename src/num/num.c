@@ -20,17 +20,65 @@ static const struct {
 #undef TYPE_ROW
 };
 
-/* NumPy's and PyTorch's words. Those that mean different types in the two ("float", "int") are left
- * out. */
+/* What the codes at the end of a float's range mean. */
+enum special {
+    IEEE,  /* all exponent bits set: infinities, and NaN with a mantissa */
+    FN,    /* all bits but the sign set: NaN */
+    FNUZ,  /* the sign alone: NaN */
+    SCALE, /* all bits set: NaN; no sign and no zero */
+    ONLY_FINITE
+};
+
+static enum special special_of(enum sdc_dtype dtype) {
+    switch (dtype) {
+    case SDC_DTYPE_F8_E4M3:
+        return FN;
+    case SDC_DTYPE_F8_E5M2FNUZ:
+    case SDC_DTYPE_F8_E4M3FNUZ:
+        return FNUZ;
+    case SDC_DTYPE_F8_E8M0:
+        return SCALE;
+    case SDC_DTYPE_F4:
+        return ONLY_FINITE;
+    default:
+        return IEEE;
+    }
+}
+
+static int bias_of(enum sdc_dtype dtype) {
+    return (1 << (types[dtype].exponent - 1)) - (special_of(dtype) == FNUZ ? 0 : 1);
+}
+
+/* NumPy's, PyTorch's and ml_dtypes' words. Those that mean different types in the two ("float",
+ * "int") are left out. */
 static const struct {
     const char *word;
     enum sdc_dtype dtype;
 } words[] = {
-    {"float64", SDC_DTYPE_F64}, {"double", SDC_DTYPE_F64}, {"float32", SDC_DTYPE_F32},
-    {"float16", SDC_DTYPE_F16}, {"half", SDC_DTYPE_F16},   {"bfloat16", SDC_DTYPE_BF16},
-    {"int64", SDC_DTYPE_I64},   {"int32", SDC_DTYPE_I32},  {"int16", SDC_DTYPE_I16},
-    {"int8", SDC_DTYPE_I8},     {"uint64", SDC_DTYPE_U64}, {"uint32", SDC_DTYPE_U32},
-    {"uint16", SDC_DTYPE_U16},  {"uint8", SDC_DTYPE_U8},
+    {"float64", SDC_DTYPE_F64},
+    {"double", SDC_DTYPE_F64},
+    {"float32", SDC_DTYPE_F32},
+    {"float16", SDC_DTYPE_F16},
+    {"half", SDC_DTYPE_F16},
+    {"bfloat16", SDC_DTYPE_BF16},
+    {"int64", SDC_DTYPE_I64},
+    {"int32", SDC_DTYPE_I32},
+    {"int16", SDC_DTYPE_I16},
+    {"int8", SDC_DTYPE_I8},
+    {"uint64", SDC_DTYPE_U64},
+    {"uint32", SDC_DTYPE_U32},
+    {"uint16", SDC_DTYPE_U16},
+    {"uint8", SDC_DTYPE_U8},
+    {"float8_e5m2", SDC_DTYPE_F8_E5M2},
+    {"float8_e4m3fn", SDC_DTYPE_F8_E4M3},
+    {"float8_e5m2fnuz", SDC_DTYPE_F8_E5M2FNUZ},
+    {"float8_e4m3fnuz", SDC_DTYPE_F8_E4M3FNUZ},
+    {"float8_e8m0fnu", SDC_DTYPE_F8_E8M0},
+    {"float4_e2m1fn", SDC_DTYPE_F4},
+    {"float4_e2m1fn_x2", SDC_DTYPE_F4},
+    {"uint4", SDC_DTYPE_U4},
+    {"uint2", SDC_DTYPE_U2},
+    {"uint1", SDC_DTYPE_U1},
 };
 
 const char *sdc_dtype_name(enum sdc_dtype dtype) {
@@ -58,7 +106,7 @@ unsigned sdc_dtype_bits(enum sdc_dtype dtype) {
 }
 
 unsigned sdc_dtype_bytes(enum sdc_dtype dtype) {
-    return types[dtype].bits / 8;
+    return (types[dtype].bits + 7) / 8;
 }
 
 enum sdc_dtype_kind sdc_dtype_kind(enum sdc_dtype dtype) {
@@ -73,31 +121,32 @@ unsigned sdc_dtype_mantissa_bits(enum sdc_dtype dtype) {
     return types[dtype].mantissa;
 }
 
+/* the n lowest bits; n may be 64 */
+static uint64_t low_bits(unsigned n) {
+    return n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1;
+}
+
 uint64_t sdc_num_load(enum sdc_dtype dtype, const void *memory, bool big_endian) {
     const unsigned char *bytes = memory;
     unsigned n = sdc_dtype_bytes(dtype);
     uint64_t raw = 0;
     for (unsigned i = 0; i < n; i++)
         raw |= (uint64_t)bytes[i] << 8 * (big_endian ? n - 1 - i : i);
-    return raw;
+    return raw & low_bits(types[dtype].bits);
 }
 
 void sdc_num_store(enum sdc_dtype dtype, uint64_t raw, void *memory, bool big_endian) {
     unsigned char *bytes = memory;
     unsigned n = sdc_dtype_bytes(dtype);
+    raw &= low_bits(types[dtype].bits);
     for (unsigned i = 0; i < n; i++)
         bytes[i] = (unsigned char)(raw >> 8 * (big_endian ? n - 1 - i : i));
-}
-
-/* the n lowest bits; n may be 64 */
-static uint64_t low_bits(unsigned n) {
-    return n >= 64 ? UINT64_MAX : ((uint64_t)1 << n) - 1;
 }
 
 uint64_t sdc_num_field_mask(enum sdc_dtype dtype, enum sdc_num_field field) {
     unsigned bits = types[dtype].bits, e = types[dtype].exponent, m = types[dtype].mantissa;
     bool is_float = types[dtype].kind == SDC_KIND_FLOAT;
-    bool is_signed = is_float || types[dtype].kind == SDC_KIND_SINT;
+    bool is_signed = (is_float && special_of(dtype) != SCALE) || types[dtype].kind == SDC_KIND_SINT;
     switch (field) {
     case SDC_FIELD_SIGN:
         return is_signed ? (uint64_t)1 << (bits - 1) : 0;
@@ -126,7 +175,9 @@ const char *sdc_num_field_name(enum sdc_num_field field) {
 }
 
 int sdc_num_top_exponent_bit(enum sdc_dtype dtype) {
-    return types[dtype].kind == SDC_KIND_FLOAT ? (int)types[dtype].bits - 2 : -1;
+    return types[dtype].kind == SDC_KIND_FLOAT
+               ? (int)(types[dtype].exponent + types[dtype].mantissa) - 1
+               : -1;
 }
 
 uint64_t sdc_num_flip(enum sdc_dtype dtype, uint64_t raw, unsigned bit) {
@@ -134,15 +185,32 @@ uint64_t sdc_num_flip(enum sdc_dtype dtype, uint64_t raw, unsigned bit) {
     return raw ^ (uint64_t)1 << bit;
 }
 
+/* raw is an infinity or NaN where its bits under the mask are these. */
+static const struct {
+    uint64_t mask, bits;
+} specials[SDC_DTYPE_COUNT] = {
+    [SDC_DTYPE_F64] = {0x7ff0000000000000, 0x7ff0000000000000},
+    [SDC_DTYPE_F32] = {0x7f800000, 0x7f800000},
+    [SDC_DTYPE_F16] = {0x7c00, 0x7c00},
+    [SDC_DTYPE_BF16] = {0x7f80, 0x7f80},
+    [SDC_DTYPE_F8_E5M2] = {0x7c, 0x7c},
+    [SDC_DTYPE_F8_E4M3] = {0x7f, 0x7f},
+    [SDC_DTYPE_F8_E5M2FNUZ] = {0xff, 0x80},
+    [SDC_DTYPE_F8_E4M3FNUZ] = {0xff, 0x80},
+    [SDC_DTYPE_F8_E8M0] = {0xff, 0xff},
+};
+
+static bool is_special(enum sdc_dtype dtype, uint64_t raw) {
+    return specials[dtype].mask && (raw & specials[dtype].mask) == specials[dtype].bits;
+}
+
 enum sdc_num_class sdc_num_class(enum sdc_dtype dtype, uint64_t raw) {
     if (types[dtype].kind != SDC_KIND_FLOAT)
         return raw ? SDC_CLASS_NORMAL : SDC_CLASS_ZERO;
-    uint64_t exponent_mask = sdc_num_field_mask(dtype, SDC_FIELD_EXPONENT);
-    uint64_t exponent = raw & exponent_mask;
     uint64_t mantissa = raw & sdc_num_field_mask(dtype, SDC_FIELD_MANTISSA);
-    if (exponent == exponent_mask)
-        return mantissa ? SDC_CLASS_NAN : SDC_CLASS_INF;
-    if (exponent == 0)
+    if (is_special(dtype, raw))
+        return mantissa || special_of(dtype) != IEEE ? SDC_CLASS_NAN : SDC_CLASS_INF;
+    if (special_of(dtype) != SCALE && !(raw & sdc_num_field_mask(dtype, SDC_FIELD_EXPONENT)))
         return mantissa ? SDC_CLASS_SUBNORMAL : SDC_CLASS_ZERO;
     return SDC_CLASS_NORMAL;
 }
@@ -153,8 +221,7 @@ const char *sdc_num_class_name(enum sdc_num_class c) {
 }
 
 bool sdc_num_is_finite(enum sdc_dtype dtype, uint64_t raw) {
-    uint64_t exponent_mask = sdc_num_field_mask(dtype, SDC_FIELD_EXPONENT);
-    return exponent_mask == 0 || (raw & exponent_mask) != exponent_mask;
+    return !is_special(dtype, raw);
 }
 
 static double double_of_bits(uint64_t bits) {
@@ -178,12 +245,15 @@ static int64_t signed_of_raw(enum sdc_dtype dtype, uint64_t raw) {
 /* Widens to F64 by moving fields, so that NaN payloads keep their place below the sign. */
 static double float_to_double(enum sdc_dtype dtype, uint64_t raw) {
     unsigned e = types[dtype].exponent, m = types[dtype].mantissa;
-    uint64_t sign = (raw >> (types[dtype].bits - 1)) << 63;
+    uint64_t sign = raw & sdc_num_field_mask(dtype, SDC_FIELD_SIGN) ? (uint64_t)1 << 63 : 0;
     uint64_t exponent = raw >> m & low_bits(e), mantissa = raw & low_bits(m);
-    if (exponent == low_bits(e))
-        return double_of_bits(sign | low_bits(11) << 52 | mantissa << (52 - m));
-    int bias = (1 << (e - 1)) - 1;
-    if (exponent == 0) {
+    if (is_special(dtype, raw)) {
+        bool payload = special_of(dtype) == IEEE;
+        return double_of_bits(sign | low_bits(11) << 52 |
+                              (payload ? mantissa << (52 - m) : (uint64_t)1 << 51));
+    }
+    int bias = bias_of(dtype);
+    if (exponent == 0 && special_of(dtype) != SCALE) {
         double magnitude = ldexp((double)mantissa, 1 - bias - (int)m);
         return sign ? -magnitude : magnitude;
     }
@@ -213,30 +283,75 @@ static uint64_t shift_to_even(uint64_t x, unsigned shift) {
     return x + (rest > half || (rest == half && (x & 1)));
 }
 
-static uint64_t float_from_double(enum sdc_dtype dtype, double value) {
+/* The code of a power of two: ties between two of them go up. */
+static uint64_t scale_from_double(double value) {
+    const uint64_t nan = 0xff;
+    int exponent;
+    if (!(value > 0.0)) /* and NaN */
+        return nan;
+    if (isinf(value))
+        return nan;
+    double fraction = frexp(value, &exponent); /* value = fraction * 2^exponent, from 0.5 to 1 */
+    int code = exponent - 1 + 127 + (fraction >= 0.75);
+    return code > 0xfe ? nan : code < 0 ? 0 : (uint64_t)code;
+}
+
+/* What a type makes of an infinity, of what is too large for it, or of NaN with this mantissa of
+ * F64. */
+static uint64_t special_from_double(enum sdc_dtype dtype, uint64_t sign, uint64_t mantissa) {
     unsigned e = types[dtype].exponent, m = types[dtype].mantissa;
+    uint64_t infinity = low_bits(e) << m;
+    switch (special_of(dtype)) {
+    case FN:
+        return sign | low_bits(e + m);
+    case FNUZ:
+        return (uint64_t)1 << (types[dtype].bits - 1);
+    case ONLY_FINITE:
+        return mantissa ? 0 : sign | low_bits(e + m);
+    default:
+        break;
+    }
+    /* quiet, with what fits of the payload, as processors convert */
+    return mantissa ? sign | infinity | (uint64_t)1 << (m - 1) | mantissa >> (52 - m)
+                    : sign | infinity;
+}
+
+/* The largest code without the sign that is a finite value. */
+static uint64_t largest_finite(enum sdc_dtype dtype) {
+    unsigned e = types[dtype].exponent, m = types[dtype].mantissa;
+    switch (special_of(dtype)) {
+    case IEEE:
+        return (low_bits(e) << m) - 1;
+    case FN:
+        return low_bits(e + m) - 1;
+    default:
+        return low_bits(e + m);
+    }
+}
+
+static uint64_t float_from_double(enum sdc_dtype dtype, double value) {
+    unsigned m = types[dtype].mantissa;
     uint64_t bits = bits_of_double(value);
     uint64_t sign = (bits >> 63) << (types[dtype].bits - 1);
-    uint64_t infinity = low_bits(e) << m;
-    uint64_t wide = bits >> 52 & low_bits(11), mantissa = bits & low_bits(52);
-    if (wide == low_bits(11)) {
-        if (mantissa == 0)
-            return sign | infinity;
-        /* quiet, with what fits of the payload, as processors convert */
-        return sign | infinity | (uint64_t)1 << (m - 1) | mantissa >> (52 - m);
-    }
+    uint64_t zero = special_of(dtype) == FNUZ ? 0 : sign;
+    uint64_t wide = bits >> 52 & low_bits(11), mantissa = bits & low_bits(52), raw;
+    if (wide == low_bits(11))
+        return special_from_double(dtype, sign, mantissa);
     if (wide == 0)
-        return sign; /* a subnormal F64 is far below half the smallest value of the other types */
-    int64_t exponent = (int64_t)wide - 1023 + ((1 << (e - 1)) - 1);
+        return zero; /* a subnormal F64 is far below half the smallest value of the other types */
+    int64_t exponent = (int64_t)wide - 1023 + bias_of(dtype);
     uint64_t significand = mantissa | (uint64_t)1 << 52;
     if (exponent <= 0) {
         int64_t shift = 52 - (int64_t)m + 1 - exponent;
         /* over 53 bits dropped: below half of the smallest subnormal */
-        return sign | (shift > 53 ? 0 : shift_to_even(significand, (unsigned)shift));
+        raw = shift > 53 ? 0 : shift_to_even(significand, (unsigned)shift);
+    } else {
+        /* A carry out of the mantissa raises the exponent by one, which is the right value. */
+        raw = ((uint64_t)(exponent - 1) << m) + shift_to_even(significand, 52 - m);
     }
-    /* A carry out of the mantissa raises the exponent by one, which is the right value. */
-    uint64_t raw = ((uint64_t)(exponent - 1) << m) + shift_to_even(significand, 52 - m);
-    return sign | (raw >= infinity ? infinity : raw);
+    if (raw > largest_finite(dtype))
+        return special_from_double(dtype, sign, 0);
+    return raw ? sign | raw : zero;
 }
 
 /* Nearest integer, ties to even, whatever the rounding mode of the thread. */
@@ -271,6 +386,8 @@ static uint64_t integer_from_double(enum sdc_dtype dtype, double value) {
 uint64_t sdc_num_from_double(enum sdc_dtype dtype, double value) {
     if (dtype == SDC_DTYPE_F64)
         return bits_of_double(value);
+    if (dtype == SDC_DTYPE_F8_E8M0)
+        return scale_from_double(value);
     return types[dtype].kind == SDC_KIND_FLOAT ? float_from_double(dtype, value)
                                                : integer_from_double(dtype, value);
 }
@@ -307,6 +424,8 @@ static uint64_t ordinal(enum sdc_dtype dtype, uint64_t raw) {
     uint64_t sign = (uint64_t)1 << (types[dtype].bits - 1);
     switch (types[dtype].kind) {
     case SDC_KIND_FLOAT:
+        if (special_of(dtype) == SCALE)
+            return raw;
         return raw & sign ? sign - (raw ^ sign) : sign + raw;
     case SDC_KIND_SINT:
         return raw ^ sign;

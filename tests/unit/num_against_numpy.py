@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Conversions and texts of src/num against NumPy and PyTorch: every 16-bit value, random wide ones."""
+"""Conversions and texts of src/num against NumPy, ml_dtypes and PyTorch: every value of up to 16 bits,
+random wide ones."""
 import subprocess
 import sys
 
@@ -74,9 +75,51 @@ for text, value in zip(call("text", "F64", raw64), raw64.view(np.float64)):
         check_text(text, value, float)
 
 try:
+    import ml_dtypes
+except ImportError:
+    print("NumPy agrees; ml_dtypes is not there, types of 8 bits and less not compared")
+    sys.exit(77)
+for dtype, name, bits in (("F8_E5M2", "float8_e5m2", 8), ("F8_E4M3", "float8_e4m3fn", 8),
+                          ("F8_E5M2FNUZ", "float8_e5m2fnuz", 8), ("F8_E4M3FNUZ", "float8_e4m3fnuz", 8),
+                          ("F8_E8M0", "float8_e8m0fnu", 8), ("F4", "float4_e2m1fn", 4)):
+    kind = getattr(ml_dtypes, name)
+    every = np.arange(2 ** bits, dtype=np.uint64)
+    values = every.astype(np.uint8).view(kind)
+    wide = values.astype(np.float64)
+    same_values(call("to-double", dtype, every), wide, f"every {dtype}")
+    # values of float32 only, since ml_dtypes may go through it; every value and every middle of two
+    finite = np.sort(wide[np.isfinite(wide)])
+    x = np.concatenate([interesting(200000, 20), interesting(20000, 126), finite, (finite[1:] + finite[:-1]) / 2])
+    x = np.concatenate([x, np.nextafter(x.astype(np.float32), np.float32(np.inf)),
+                        np.nextafter(x.astype(np.float32), np.float32(-np.inf))]).astype(np.float32)
+    with np.errstate(all="ignore"):
+        want = x.astype(kind).view(np.uint8)
+    got = call("from-double", dtype, x.astype(np.float64).view(np.uint64))
+    if dtype == "F4":  # it has no NaN; ml_dtypes takes a zero of either sign
+        assert (got[np.isnan(x)] == 0).all()
+        got, want, x = got[~np.isnan(x)], want[~np.isnan(x)], x[~np.isnan(x)]
+    if dtype == "F8_E8M0":  # of subnormal float32 values ml_dtypes 0.5.3 misses the nearest
+        assert (got[(x > 0) & (x < 1.5 * 2.0 ** -127)] == 0).all()
+        normal = ~((x > 0) & (x < 2.0 ** -126))
+        got, want, x = got[normal], want[normal], x[normal]
+    differ = got != want
+    assert not differ.any(), (dtype, x[differ][:5], got[differ][:5], want[differ][:5])
+    for code, text, value in zip(every, call("text", dtype, every), wide):
+        if np.isfinite(value) and value:  # two zeros are one value
+            assert call("from-double", dtype, np.array([float(text)]).view(np.uint64)) == code, (text, value)
+        else:
+            names = {"inf": np.inf, "-inf": -np.inf, "0": 0.0, "-0": 0.0, "nan": np.nan}
+            assert np.array_equal(names[text], value, equal_nan=True)
+for dtype, bits in (("U4", 4), ("U2", 2), ("U1", 1)):
+    every = np.arange(2 ** bits, dtype=np.uint64)
+    same_values(call("to-double", dtype, every), every.astype(np.float64), dtype)
+    assert (call("from-double", dtype, np.arange(-3, 20).astype(np.float64).view(np.uint64)) ==
+            np.clip(np.arange(-3, 20), 0, 2 ** bits - 1)).all()
+
+try:
     import torch
 except ImportError:
-    print("NumPy agrees; PyTorch is not there, bfloat16 not compared")
+    print("NumPy and ml_dtypes agree; PyTorch is not there, bfloat16 not compared")
     sys.exit(77)
 bf16 = torch.from_numpy(every16.astype(np.uint16).view(np.int16)).view(torch.bfloat16)
 same_values(call("to-double", "BF16", every16), bf16.to(torch.float64).numpy(), "every BF16")
@@ -86,4 +129,4 @@ x = x[~np.isnan(x)]
 want = torch.from_numpy(x).to(torch.bfloat16).view(torch.int16).numpy().view(np.uint16)
 got = call("from-double", "BF16", x.astype(np.float64).view(np.uint64))
 assert (got == want).all(), "to BF16"
-print("NumPy and PyTorch agree")
+print("NumPy, ml_dtypes and PyTorch agree")

@@ -21,9 +21,16 @@ static void names_parse_back(void **state) {
     assert_true(sdc_dtype_parse("half", &dtype) && dtype == SDC_DTYPE_F16);
     assert_true(sdc_dtype_parse("bool", &dtype) && dtype == SDC_DTYPE_BOOL);
     assert_true(sdc_dtype_parse("uint8", &dtype) && dtype == SDC_DTYPE_U8);
+    assert_true(sdc_dtype_parse("float8_e4m3fn", &dtype) && dtype == SDC_DTYPE_F8_E4M3);
+    assert_true(sdc_dtype_parse("float8_e4m3fnuz", &dtype) && dtype == SDC_DTYPE_F8_E4M3FNUZ);
+    assert_true(sdc_dtype_parse("float8_e5m2fnuz", &dtype) && dtype == SDC_DTYPE_F8_E5M2FNUZ);
+    assert_true(sdc_dtype_parse("float8_e8m0fnu", &dtype) && dtype == SDC_DTYPE_F8_E8M0);
+    assert_true(sdc_dtype_parse("float4_e2m1fn_x2", &dtype) && dtype == SDC_DTYPE_F4);
+    assert_true(sdc_dtype_parse("uint4", &dtype) && dtype == SDC_DTYPE_U4);
     dtype = SDC_DTYPE_I8;
     assert_false(sdc_dtype_parse("float", &dtype));
-    assert_false(sdc_dtype_parse("F8_E4M3", &dtype));
+    assert_false(sdc_dtype_parse("float8", &dtype));
+    assert_false(sdc_dtype_parse("float4_e2m1fn_x3", &dtype));
     assert_false(sdc_dtype_parse("", &dtype));
     assert_int_equal(dtype, SDC_DTYPE_I8);
 }
@@ -45,6 +52,16 @@ static void fields_are_those_of_the_standard(void **state) {
         {SDC_DTYPE_U64, 0, 0, 0, UINT64_MAX, -1},
         {SDC_DTYPE_U16, 0, 0, 0, 0xffff, -1},
         {SDC_DTYPE_BOOL, 0, 0, 0, 0xff, -1},
+        /* OCP: 8-bit Floating Point, table 1; Microscaling Formats, tables 1 and 7 */
+        {SDC_DTYPE_F8_E5M2, 0x80, 0x7c, 0x03, 0, 6},
+        {SDC_DTYPE_F8_E4M3, 0x80, 0x78, 0x07, 0, 6},
+        {SDC_DTYPE_F8_E5M2FNUZ, 0x80, 0x7c, 0x03, 0, 6},
+        {SDC_DTYPE_F8_E4M3FNUZ, 0x80, 0x78, 0x07, 0, 6},
+        {SDC_DTYPE_F8_E8M0, 0, 0xff, 0, 0, 7},
+        {SDC_DTYPE_F4, 8, 6, 1, 0, 2},
+        {SDC_DTYPE_U4, 0, 0, 0, 0xf, -1},
+        {SDC_DTYPE_U2, 0, 0, 0, 3, -1},
+        {SDC_DTYPE_U1, 0, 0, 0, 1, -1},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         enum sdc_dtype t = cases[i].dtype;
@@ -233,6 +250,79 @@ static void load_and_store_keep_signalling_nans(void **state) {
     assert_int_equal(sdc_num_from_double(SDC_DTYPE_F16, NAN) & 0x7fff, 0x7e00);
 }
 
+/* The codes that the specifications name, by hand; every code against ml_dtypes is in
+ * num_against_numpy.py. */
+static void small_floats(void **state) {
+    (void)state;
+    static const struct {
+        enum sdc_dtype dtype;
+        uint64_t raw;
+        double value; /* NAN: it is one */
+        enum sdc_num_class c;
+    } cases[] = {
+        {SDC_DTYPE_F8_E5M2, 0x7b, 57344, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E5M2, 0x7c, INFINITY, SDC_CLASS_INF},
+        {SDC_DTYPE_F8_E5M2, 0xfd, NAN, SDC_CLASS_NAN},
+        {SDC_DTYPE_F8_E5M2, 0x01, 0x1p-16, SDC_CLASS_SUBNORMAL},
+        {SDC_DTYPE_F8_E4M3, 0x7e, 448, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E4M3, 0x78, 256, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E4M3, 0x7f, NAN, SDC_CLASS_NAN},
+        {SDC_DTYPE_F8_E4M3, 0xff, NAN, SDC_CLASS_NAN},
+        {SDC_DTYPE_F8_E4M3, 0x08, 0x1p-6, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E4M3, 0x80, -0.0, SDC_CLASS_ZERO},
+        {SDC_DTYPE_F8_E5M2FNUZ, 0x7f, 57344, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E5M2FNUZ, 0x80, NAN, SDC_CLASS_NAN},
+        {SDC_DTYPE_F8_E4M3FNUZ, 0x7f, 240, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E4M3FNUZ, 0x01, 0x1p-10, SDC_CLASS_SUBNORMAL},
+        {SDC_DTYPE_F8_E4M3FNUZ, 0x80, NAN, SDC_CLASS_NAN},
+        {SDC_DTYPE_F8_E8M0, 0x00, 0x1p-127, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E8M0, 0x7f, 1, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E8M0, 0xfe, 0x1p127, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F8_E8M0, 0xff, NAN, SDC_CLASS_NAN},
+        {SDC_DTYPE_F4, 0x1, 0.5, SDC_CLASS_SUBNORMAL},
+        {SDC_DTYPE_F4, 0x7, 6, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F4, 0xf, -6, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_F4, 0x8, -0.0, SDC_CLASS_ZERO},
+        {SDC_DTYPE_U4, 0xf, 15, SDC_CLASS_NORMAL},
+        {SDC_DTYPE_U1, 0, 0, SDC_CLASS_ZERO},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        double got = sdc_num_to_double(cases[i].dtype, cases[i].raw);
+        if (isnan(cases[i].value))
+            assert_true(isnan(got));
+        else
+            assert_true(got == cases[i].value && !signbit(got) == !signbit(cases[i].value));
+        assert_int_equal(sdc_num_class(cases[i].dtype, cases[i].raw), cases[i].c);
+        assert_int_equal(sdc_num_is_finite(cases[i].dtype, cases[i].raw), isfinite(got) != 0);
+    }
+    /* what has no infinity takes NaN, or its largest value where it has no NaN either */
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E4M3, -INFINITY), 0xff);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E4M3, 464), 0x7e); /* the tie goes to even */
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E4M3, 465), 0x7f);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E4M3FNUZ, INFINITY), 0x80);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E5M2FNUZ, -0.0), 0);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F4, -INFINITY), 0xf);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F4, NAN), 0);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F4, 1e30), 0x7);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E8M0, 0), 0xff);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E8M0, -2), 0xff);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_F8_E8M0, 1e-300), 0);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_U4, 99), 15);
+    assert_int_equal(sdc_num_from_double(SDC_DTYPE_U2, 2.4), 2);
+    /* distances: ranks along the values */
+    assert_int_equal(sdc_num_ulp_distance(SDC_DTYPE_F4, 0xf, 0x7), 14); /* both zeros are one */
+    assert_int_equal(sdc_num_ulp_distance(SDC_DTYPE_F4, 0x0, 0x8), 0);
+    assert_int_equal(sdc_num_ulp_distance(SDC_DTYPE_F8_E8M0, 0x10, 0x90), 0x80);
+    assert_int_equal(sdc_num_ulp_distance(SDC_DTYPE_F8_E4M3FNUZ, 0xff, 0x7f), 254);
+    assert_true(sdc_num_ulp_distance(SDC_DTYPE_F8_E4M3FNUZ, 0x80, 0x7f) == UINT64_MAX);
+    /* one element a byte */
+    const unsigned char packed[] = {0xa7};
+    unsigned char out[] = {0xff};
+    assert_int_equal(sdc_num_load(SDC_DTYPE_F4, packed, false), 0x7);
+    sdc_num_store(SDC_DTYPE_U2, 0x2, out, true);
+    assert_int_equal(out[0], 0x2);
+}
+
 static void flips_are_their_own_inverse(void **state) {
     (void)state;
     for (int t = 0; t < SDC_DTYPE_COUNT; t++)
@@ -307,6 +397,7 @@ int main(void) {
         cmocka_unit_test(rounding_is_to_nearest_even),
         cmocka_unit_test(integers_round_and_saturate),
         cmocka_unit_test(load_and_store_keep_signalling_nans),
+        cmocka_unit_test(small_floats),
         cmocka_unit_test(flips_are_their_own_inverse),
         cmocka_unit_test(ulp_distances),
         cmocka_unit_test(texts),

@@ -148,19 +148,20 @@ static void length_fields(void **state) {
     assert_message_has("JSON");
 }
 
-/* What is none of our types is listed and locked, and the rest of the file can be altered. */
+/* What is none of our types, or a type of ours that safetensors does not have, is listed and
+ * locked, and the rest of the file can be altered. */
 static void foreign_types_are_locked(void **state) {
     (void)state;
-    static const char header[] = "{" T("a", "F8_E5M2", "[3]", "[0,3]") ","     //
-        T("b", "C64", "[1]", "[3,11]") "," T("c", "NEW", "[7]", "[11,12]") "," //
+    static const char header[] = "{" T("a", "F6_E2M3", "[4]", "[0,3]") ","    //
+        T("b", "C64", "[1]", "[3,11]") "," T("c", "U2", "[4]", "[11,12]") "," //
         T("d", "F16", "[1]", "[12,14]") "}";
     struct sdc_ckpt *c;
     struct sdc_span span;
     char buffer[8];
     make(sizeof header - 1, header, sizeof header - 1, 14);
     assert_ok(sdc_ckpt_open(path, NULL, &c, &err));
-    static const char *const locked[] = {"type F8_E5M2: not alterable", "type C64: not alterable",
-                                         "type NEW is unknown"};
+    static const char *const locked[] = {"type F6_E2M3: not alterable", "type C64: not alterable",
+                                         "type U2 is unknown"};
     for (size_t i = 0; i < 3; i++) {
         const struct sdc_tensor_desc *d = sdc_ckpt_tensor(c, i);
         assert_false(d->dtype_known);

@@ -82,7 +82,7 @@ static enum sdc_status set_type(struct sdc_ckpt_entry *e, const char *where, con
     for (size_t i = 0; i < sizeof types / sizeof *types && !bits; i++)
         if (strcmp(types[i].name, word) == 0)
             bits = types[i].bits;
-    for (int d = 0; d < SDC_DTYPE_COUNT; d++)
+    for (int d = 0; bits && d < SDC_DTYPE_COUNT; d++)
         if (strcmp(sdc_dtype_name((enum sdc_dtype)d), word) == 0) {
             e->desc.dtype = (enum sdc_dtype)d;
             e->desc.dtype_known = true;

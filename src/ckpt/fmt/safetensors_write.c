@@ -12,12 +12,15 @@
 #include "base/json.h"
 #include "base/limits.h"
 
-/* Place in the reference's list of types, which it calls ordered by increasing alignment. */
+/* Place in the list of types of the reference, which it calls ordered by increasing alignment:
+ * 0.4.5 up to F8_E4M3, then where the main branch has the later ones. */
 static const int ranks[SDC_DTYPE_COUNT] = {
-    [SDC_DTYPE_BOOL] = 0, [SDC_DTYPE_U8] = 1,  [SDC_DTYPE_I8] = 2,   [SDC_DTYPE_I16] = 3,
-    [SDC_DTYPE_U16] = 4,  [SDC_DTYPE_F16] = 5, [SDC_DTYPE_BF16] = 6, [SDC_DTYPE_I32] = 7,
-    [SDC_DTYPE_U32] = 8,  [SDC_DTYPE_F32] = 9, [SDC_DTYPE_F64] = 10, [SDC_DTYPE_I64] = 11,
-    [SDC_DTYPE_U64] = 12};
+    [SDC_DTYPE_BOOL] = 0,        [SDC_DTYPE_U8] = 1,          [SDC_DTYPE_I8] = 2,
+    [SDC_DTYPE_F8_E5M2] = 3,     [SDC_DTYPE_F8_E4M3] = 4,     [SDC_DTYPE_F8_E8M0] = 5,
+    [SDC_DTYPE_F8_E4M3FNUZ] = 6, [SDC_DTYPE_F8_E5M2FNUZ] = 7, [SDC_DTYPE_I16] = 8,
+    [SDC_DTYPE_U16] = 9,         [SDC_DTYPE_F16] = 10,        [SDC_DTYPE_BF16] = 11,
+    [SDC_DTYPE_I32] = 12,        [SDC_DTYPE_U32] = 13,        [SDC_DTYPE_F32] = 14,
+    [SDC_DTYPE_F64] = 15,        [SDC_DTYPE_I64] = 16,        [SDC_DTYPE_U64] = 17};
 
 static int by_rank(const void *a, const void *b) {
     const struct sdc_ckpt_put *x = *(const struct sdc_ckpt_put *const *)a,
