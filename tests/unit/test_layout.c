@@ -117,6 +117,29 @@ static void tall_transposed(void **state) {
     kit_close(&k);
 }
 
+static void nibbles_in_two_halves(void **state) {
+    (void)state;
+    struct kit k;
+    struct sdc_error err;
+    /* two blocks of 18 bytes: a 2-byte scale, then 16 bytes whose low nibbles are elements 0-15
+     * and whose high nibbles are elements 16-31 */
+    const uint64_t shape[] = {64}, dims[] = {2, 2, 16}, strides[] = {144, 4, 8};
+    kit_open(&k, SDC_DTYPE_U4, 1, shape);
+    assert_int_equal(
+        add(&k, (struct sdc_ckpt_piece){.bit = 16, .n_dims = 3, .dims = dims, .strides = strides},
+            &err),
+        SDC_OK);
+    unsigned shift;
+    assert_int_equal(offset_of(&k, 3, &shift), 5);
+    assert_int_equal(shift, 0);
+    assert_int_equal(offset_of(&k, 16, &shift), 2);
+    assert_int_equal(shift, 4);
+    assert_int_equal(offset_of(&k, 32 + 17, &shift), 18 + 3);
+    assert_int_equal(shift, 4);
+    check_reads(&k);
+    kit_close(&k);
+}
+
 static void boxes(void **state) {
     (void)state;
     struct kit k;
@@ -180,6 +203,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transposed),
         cmocka_unit_test(tall_transposed),
+        cmocka_unit_test(nibbles_in_two_halves),
         cmocka_unit_test(boxes),
         cmocka_unit_test(bounds),
     };
