@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What every checkpoint format must do, run over all formats of the table.
+ * What every checkpoint format that can be written must do, run over all of the table.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "ckpt/fmt.h"
 #include "io/io.h"
 #include "sdc/ckpt.h"
 #include "test.h"
@@ -619,6 +620,9 @@ int main(void) {
     const char *const *formats = sdc_ckpt_formats(&n_formats);
     int failed = 0;
     for (size_t f = 0; f < n_formats; f++) {
+        if (!sdc__ckpt_writer_find(
+                formats[f])) /* read only: scripts test those on files of others */
+            continue;
         struct CMUnitTest tests[N_CASES];
         for (size_t i = 0; i < N_CASES; i++)
             tests[i] = (struct CMUnitTest){cases[i].name, cases[i].run, fresh, NULL,
