@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Looking at checkpoints without changing them: comparing two of them, distances of a state from
- * another.
+ * Looking at checkpoints without changing them: comparing two of them, statistics of their values,
+ * what flipped bits would do, whether they are damaged.
  */
 #ifndef SDC_AUDIT_H
 #define SDC_AUDIT_H
@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sdc/choice.h"
 #include "sdc/ckpt.h"
 #include "sdc/status.h"
 #include "sdc/tensor.h"
@@ -86,6 +87,147 @@ SDC_API enum sdc_status sdc_diff_arrays(enum sdc_dtype dtype, const void *a, con
                                         struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API void sdc_diff_tensor_release(struct sdc_diff_tensor *t); /* name, why, sites */
 SDC_API void sdc_diff_release(struct sdc_diff *diff);
+
+/* ---- scan: what the values of each tensor look like ---- */
+
+struct sdc_scan_site {
+    uint64_t elem, raw;
+    bool suspicious; /* NaN, infinite, or beyond the limit */
+    uint64_t bits;   /* of a suspicious one: those whose flip alone would make it ordinary */
+};
+
+/* Orders of magnitude: floor(log2 |x|) of floats, the number of bits of integers. */
+struct sdc_scan_scale {
+    bool known;    /* false: fewer than four finite values other than zero */
+    int low, high; /* of the tenth and the ninetieth percentile of finite values but zero */
+    int limit;     /* above this an element is suspicious: high + max(8, 2 (high - low)) */
+};
+
+struct sdc_scan_tensor {
+    size_t tensor;    /* index in the checkpoint */
+    char *unreadable; /* not NULL: why; then only n_elems is known; owned */
+    uint64_t n_elems;
+    uint64_t n_nan, n_inf, n_zero, n_subnormal;
+    uint64_t n_finite; /* that the following are about; 0: they are 0 */
+    uint64_t min, max; /* raw */
+    double mean, std;  /* of the population: divided by n, not n - 1 */
+    double l2;         /* Euclidean norm; +inf where it is beyond double */
+    struct sdc_scan_scale scale;
+    uint64_t n_suspicious; /* NaN, infinity, or beyond the limit */
+    /* Finite ones, largest magnitude first, then by index. */
+    struct sdc_scan_site *largest;
+    size_t n_largest;
+    struct sdc_scan_site *nonfinite; /* NaN and infinities, the first ones by index */
+    size_t n_nonfinite;
+};
+
+struct sdc_scan {
+    struct sdc_scan_tensor *tensors; /* in the order of the checkpoint, those asked for */
+    size_t n;
+    uint64_t n_elems, n_nan, n_inf, n_suspicious;
+    uint64_t n_unreadable; /* tensors */
+};
+
+struct sdc_scan_options {
+    const char *const *globs; /* only tensors whose name matches one; n_globs may be 0 */
+    size_t n_globs;
+    size_t max_sites; /* elements kept of each list of a tensor, at most 100,000 */
+    unsigned threads; /* 0: one for each processor; does not change any bit of the result */
+};
+
+/* One pass over all elements. Sums are made in double in a fixed order over blocks, deviations from
+ * the block's mean, so that mean and std are good to about 1e-12 relative to the largest magnitude.
+ * An element is suspicious if it is NaN or infinite, or if its order of magnitude is above the
+ * limit that the tensor's own values set; one that became smaller cannot be told from a small one.
+ * A bit makes it ordinary if the value is then finite and its order of magnitude lies between
+ * low - (limit - high) and limit. scan is to be released after success only. */
+SDC_API enum sdc_status sdc_scan(struct sdc_ckpt *ckpt, const struct sdc_scan_options *options,
+                                 struct sdc_scan *scan, struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API void sdc_scan_release(struct sdc_scan *scan);
+
+/* ---- predict: what each bit would do ---- */
+
+/* What flipping one bit of one element makes of its value. Each (element, bit) is in exactly one
+ * class: the first that holds. Relative change is |new - old| / |old|. */
+#define SDC_EFFECT_MAP(X)                                                                          \
+    X(INTEGER, "integer", "integers and booleans, whatever becomes of them")                       \
+    X(KEPT_NONFINITE, "kept-nonfinite", "NaN or Inf that stays NaN or Inf")                        \
+    X(MADE_FINITE, "made-finite", "NaN or Inf that becomes a number")                              \
+    X(TO_NAN, "to-nan", "a number becomes NaN")                                                    \
+    X(TO_INF, "to-inf", "a number becomes infinite")                                               \
+    X(SIGN, "sign", "only the sign changes")                                                       \
+    X(TO_EXTREME, "to-extreme", "becomes larger than anything of its role, by far")                \
+    X(FROM_ZERO, "from-zero", "was zero or subnormal")                                             \
+    X(TO_ZERO, "to-zero", "becomes zero or subnormal")                                             \
+    X(GROW, "grow", "relative change above 1: at least doubled")                                   \
+    X(CHANGE_1, "change-1", "relative change in (1/8, 1]")                                         \
+    X(CHANGE_8TH, "change-1/8", "relative change in (2^-7, 1/8]")                                  \
+    X(CHANGE_2_7, "change-2^-7", "relative change in (2^-11, 2^-7]")                               \
+    X(CHANGE_2_11, "change-2^-11", "relative change of at most 2^-11")
+
+enum sdc_effect {
+#define SDC_EFFECT_ENUM(name, text, meaning) SDC_EFFECT_##name,
+    SDC_EFFECT_MAP(SDC_EFFECT_ENUM)
+#undef SDC_EFFECT_ENUM
+        SDC_EFFECT_COUNT
+};
+SDC_API const char *sdc_effect_name(enum sdc_effect effect);
+SDC_API const char *sdc_effect_meaning(enum sdc_effect effect);
+
+struct sdc_predict_counts {
+    uint64_t sites[SDC_EFFECT_COUNT];
+};
+
+struct sdc_predict_tensor {
+    size_t tensor; /* index in the checkpoint */
+    enum sdc_dtype dtype;
+    enum sdc_role role;
+    char *unreadable; /* not NULL: why, and its sites are in no class; owned */
+    uint64_t sites;   /* of its part of the support */
+    struct sdc_predict_counts counts;
+};
+
+/* One bit of the elements of one type. */
+struct sdc_predict_bit {
+    enum sdc_dtype dtype;
+    unsigned bit;
+    struct sdc_predict_counts counts;
+};
+
+struct sdc_predict_role {
+    enum sdc_role role;
+    uint64_t sites;
+    int extreme;      /* 2^extreme is the magnitude from which on a value of this role is extreme */
+    bool has_extreme; /* false: integers only */
+    struct sdc_predict_counts counts;
+};
+
+struct sdc_predict {
+    uint64_t sites;      /* of the support: the counts add up to it, but for unreadable tensors */
+    uint64_t unreadable; /* sites of unreadable tensors */
+    struct sdc_predict_counts counts;
+    struct sdc_predict_tensor *tensors; /* of the support, in the order of the checkpoint */
+    size_t n_tensors;
+    struct sdc_predict_bit *bits; /* by type, then from the highest bit down */
+    size_t n_bits;
+    struct sdc_predict_role *roles; /* those that occur */
+    size_t n_roles;
+};
+
+struct sdc_predict_options {
+    unsigned extreme; /* log2 of the factor over the largest magnitude of a role; 0: 20 */
+    unsigned threads; /* 0: one for each processor */
+};
+
+/* Classifies every bit of the support of the choice (operator flip), in one pass over its elements.
+ * Extreme is a magnitude of at least 2^(e + 1 + extreme), where 2^e <= largest finite magnitude of
+ * the role's tensors in the support < 2^(e + 1), but at least 2^extreme, as where all are zero.
+ * predict is to be released after success only. */
+SDC_API enum sdc_status sdc_predict(struct sdc_ckpt *ckpt, const struct sdc_choice *choice,
+                                    const struct sdc_predict_options *options,
+                                    struct sdc_predict *predict,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API void sdc_predict_release(struct sdc_predict *predict);
 
 #ifdef __cplusplus
 }

@@ -15,6 +15,7 @@ extern const struct sdc_command sdc_cmd_inspect;
 extern const struct sdc_command sdc_cmd_alter;
 extern const struct sdc_command sdc_cmd_undo;
 extern const struct sdc_command sdc_cmd_diff;
+extern const struct sdc_command sdc_cmd_scan;
 extern const struct sdc_command sdc_cmd_train;
 extern const struct sdc_command sdc_cmd_campaign;
 extern const struct sdc_command sdc_cmd_report;
@@ -28,6 +29,7 @@ const struct sdc_command *const sdc_commands[] = {
     &sdc_cmd_alter,
     &sdc_cmd_undo,
     &sdc_cmd_diff,
+    &sdc_cmd_scan,
     &sdc_cmd_train,
     &sdc_cmd_campaign,
     &sdc_cmd_report,

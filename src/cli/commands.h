@@ -67,6 +67,11 @@ extern const struct sdc_command *const sdc_commands[]; /* NULL-terminated, in th
         SDC_OPT_U64, "seed", 0, offsetof(type_, member_), "N", "0", "seed of the random stream",   \
             0, 0, NULL                                                                             \
     }
+#define SDC_OPT_THREADS(type_, member_)                                                            \
+    {                                                                                              \
+        SDC_OPT_U64, "threads", 0, offsetof(type_, member_), "N", NULL,                            \
+            "use this many threads, with the same result [one for each processor]", 1, 256, NULL   \
+    }
 #define SDC_OPT_DRY_RUN(type_, member_)                                                            \
     {                                                                                              \
         SDC_OPT_FLAG, "dry-run", 0, offsetof(type_, member_), NULL, NULL,                          \
