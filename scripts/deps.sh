@@ -39,6 +39,7 @@ test_packages=(
 pip_packages=(
     safetensors==0.4.5                                   # the reference reader
     ml-dtypes==0.5.3                                     # 8-bit and smaller types; the last for numpy 1.24
+    gguf==0.19.0                                         # writes, reads and dequantises GGUF
 )
 
 packages=("${build_packages[@]}")

@@ -21,7 +21,6 @@ static const struct {
     {"\x80\x03", 2, "a pickle"},
     {"\x80\x04", 2, "a pickle"},
     {"\x80\x05", 2, "a pickle"},
-    {"GGUF", 4, "a GGUF file"},
     {"\x12\x01\0\0\0\0\0\0", 8, "an MXNet parameter file"},
     {"\x0c\xdb\x3a\x2a", 4, "an OCDBT manifest"},
     {"\x1f\x8b", 2, "a gzip file"},

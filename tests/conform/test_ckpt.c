@@ -569,7 +569,7 @@ static void other_things_are_named(void **state) {
         {B("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), SDC_INVALID, "only zero bytes (20"},
         {B("\x93NUMPY\x01\0v\0{'descr'"), SDC_UNSUPPORTED, "NumPy array"},
         {B("PK\x03\x04.............."), SDC_UNSUPPORTED, "zip file (PyTorch"},
-        {B("GGUF\x03\0\0\0\0\0\0\0"), SDC_UNSUPPORTED, "GGUF"},
+        {B("GGUF\x03\0\0\0\0\0\0\0"), SDC_INVALID, "truncated"},
         {B("\x80\x02}q\x01......."), SDC_UNSUPPORTED, "pickle"},
         {B("some text that is no checkpoint"), SDC_UNSUPPORTED, "not recognised"},
         {B("abc"), SDC_INVALID, "only 3 bytes"},
