@@ -159,7 +159,7 @@ SDC_API void sdc_scan_release(struct sdc_scan *scan);
     X(TO_EXTREME, "to-extreme", "becomes larger than anything of its role, by far")                \
     X(FROM_ZERO, "from-zero", "was zero or subnormal")                                             \
     X(TO_ZERO, "to-zero", "becomes zero or subnormal")                                             \
-    X(GROW, "grow", "relative change above 1: at least doubled")                                   \
+    X(GROW, "grow", "relative change above 1: more than doubled")                                  \
     X(CHANGE_1, "change-1", "relative change in (1/8, 1]")                                         \
     X(CHANGE_8TH, "change-1/8", "relative change in (2^-7, 1/8]")                                  \
     X(CHANGE_2_7, "change-2^-7", "relative change in (2^-11, 2^-7]")                               \

@@ -16,6 +16,7 @@ extern const struct sdc_command sdc_cmd_alter;
 extern const struct sdc_command sdc_cmd_undo;
 extern const struct sdc_command sdc_cmd_diff;
 extern const struct sdc_command sdc_cmd_scan;
+extern const struct sdc_command sdc_cmd_predict;
 extern const struct sdc_command sdc_cmd_train;
 extern const struct sdc_command sdc_cmd_campaign;
 extern const struct sdc_command sdc_cmd_report;
@@ -30,6 +31,7 @@ const struct sdc_command *const sdc_commands[] = {
     &sdc_cmd_undo,
     &sdc_cmd_diff,
     &sdc_cmd_scan,
+    &sdc_cmd_predict,
     &sdc_cmd_train,
     &sdc_cmd_campaign,
     &sdc_cmd_report,
