@@ -11,6 +11,7 @@
 
 #define WINDOW     ((size_t)64 * 1024)  /* bytes read at once around elements with gaps */
 #define NEAR_BITS  (UINT64_C(8) * 1024) /* elements farther apart are read one by one */
+#define FOLLOWS    UINT64_C(4096)       /* a gap in bytes up to which reading goes on */
 #define MAX_STRIDE (UINT64_MAX >> 1)
 
 /* ---- checks ---- */
@@ -198,20 +199,49 @@ static void gather(const unsigned char *from, uint64_t first_bit, uint64_t step,
         memcpy(to, p, size);
 }
 
+/* What was read last. Runs that follow each other (blocks of a few elements each) are read ahead.
+ */
+struct window {
+    unsigned char *data; /* WINDOW + 8 bytes */
+    const struct sdc_file *file;
+    uint64_t base, last; /* of the window; end of what was last asked for */
+    size_t have;
+};
+
+/* Bytes base to end, at most WINDOW + 8 of them; valid until the next call. */
+static enum sdc_status look(struct window *w, const struct sdc_file *f, uint64_t base, uint64_t end,
+                            const unsigned char **bytes, struct sdc_error *err) {
+    const bool same = w->file == f;
+    if (!same || base < w->base || end > w->base + w->have) {
+        uint64_t len = end - base;
+        if (same && base >= w->last && base - w->last <= FOLLOWS && len < WINDOW)
+            len = f->size - base < WINDOW ? f->size - base : WINDOW;
+        w->file = NULL; /* a failed read leaves nothing */
+        SDC_TRY(sdc__file_read(f, base, w->data, (size_t)len, err));
+        w->file = f;
+        w->base = base;
+        w->have = (size_t)len;
+    }
+    w->last = end;
+    *bytes = w->data + (base - w->base);
+    return SDC_OK;
+}
+
 /* n elements at a distance of `step` bits from bit `bit` on. */
 static enum sdc_status read_run(const struct sdc_file *f, uint64_t bit, uint64_t step,
-                                unsigned bits, uint64_t n, unsigned char *to, unsigned char *window,
+                                unsigned bits, uint64_t n, unsigned char *to, struct window *window,
                                 struct sdc_error *err) {
-    if (step == bits && bits >= 8)
-        return sdc__file_read(f, bit / 8, to, (size_t)(n * (bits / 8)), err);
     const size_t size = bits < 8 ? 1 : bits / 8;
+    if (step == bits && bits >= 8 && n > WINDOW / 8 / size)
+        return sdc__file_read(f, bit / 8, to, (size_t)n * size, err);
     while (n > 0) {
         uint64_t fit = step == 0 ? n : step > NEAR_BITS ? 1 : (WINDOW * 8 - 64 - bits) / step + 1;
         if (fit > n)
             fit = n;
+        const unsigned char *from;
         uint64_t base = bit / 8, end = (bit + (fit - 1) * step + bits + 7) / 8;
-        SDC_TRY(sdc__file_read(f, base, window, (size_t)(end - base), err));
-        gather(window, bit % 8, step, bits, fit, to);
+        SDC_TRY(look(window, f, base, end, &from, err));
+        gather(from, bit % 8, step, bits, fit, to);
         bit += fit * step;
         to += fit * size;
         n -= fit;
@@ -222,7 +252,7 @@ static enum sdc_status read_run(const struct sdc_file *f, uint64_t bit, uint64_t
 /* Where an outer dimension has neighbouring elements side by side (a transposed matrix), its runs
  * are read and scattered. Returns how many elements it did, 0 where this is no such place. */
 static uint64_t read_across(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t first,
-                            uint64_t n, unsigned char *to, unsigned char *window,
+                            uint64_t n, unsigned char *to, struct window *window,
                             enum sdc_status *st, struct sdc_error *err) {
     const struct sdc_ckpt_piece *p = &e->pieces[0];
     const unsigned bits = sdc_dtype_bits(e->desc.dtype), size = sdc_dtype_bytes(e->desc.dtype);
@@ -240,13 +270,14 @@ static uint64_t read_across(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *
         return 0;
     const struct sdc_file *f;
     *st = sdc__ckpt_member(ckpt, p->file, &f, err);
+    window->file = NULL; /* its memory is used for other things here */
     for (uint64_t k = 0; *st == SDC_OK && k < below; k++) {
         struct place at;
         if (!find_place(e, first + k, &at))
             return 0;
-        *st = sdc__file_read(f, at.bit / 8, window, (size_t)rows * size, err);
+        *st = sdc__file_read(f, at.bit / 8, window->data, (size_t)rows * size, err);
         for (uint64_t r = 0; *st == SDC_OK && r < rows; r++)
-            memcpy(to + (r * below + k) * size, window + r * size, size);
+            memcpy(to + (r * below + k) * size, window->data + r * size, size);
     }
     return rows * below;
 }
@@ -261,12 +292,12 @@ enum sdc_status sdc__layout_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_en
         SDC_TRY(sdc__ckpt_member(ckpt, e->pieces[0].file, &f, err));
         return sdc__file_read(f, e->pieces[0].bit / 8 + first * size, to, (size_t)(n * size), err);
     }
-    unsigned char *window = sdc__alloc(WINDOW + 8, 1);
-    if (!window)
+    struct window window = {.data = sdc__alloc(WINDOW + 8, 1)};
+    if (!window.data)
         return SDC_NOMEM(err, ckpt->path);
     enum sdc_status st = SDC_OK;
     while (st == SDC_OK && n > 0) {
-        uint64_t done = read_across(ckpt, e, first, n, to, window, &st, err);
+        uint64_t done = read_across(ckpt, e, first, n, to, &window, &st, err);
         if (st == SDC_OK && done == 0) {
             struct place at;
             if (!find_place(e, first, &at)) {
@@ -277,12 +308,12 @@ enum sdc_status sdc__layout_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_en
             done = at.run < n ? at.run : n;
             st = sdc__ckpt_member(ckpt, at.piece->file, &f, err);
             if (st == SDC_OK)
-                st = read_run(f, at.bit, at.step, bits, done, to, window, err);
+                st = read_run(f, at.bit, at.step, bits, done, to, &window, err);
         }
         first += done;
         n -= done;
         to += done * size;
     }
-    sdc__free(window);
+    sdc__free(window.data);
     return st;
 }
