@@ -65,6 +65,7 @@ const unsigned char *sdc__zip_extra(const unsigned char *extra, size_t len, unsi
 struct ending {
     uint64_t n, size, offset;
     uint64_t at;    /* where the directory must end: of the first end record */
+    uint64_t end;   /* of the last one */
     uint64_t after; /* the archive's end */
     bool zip64;
 };
@@ -132,7 +133,8 @@ static enum sdc_status read_ending(const struct sdc_file *f, uint64_t base, uint
     *e = (struct ending){.n = sdc__zip_u16(p + 10),
                          .size = sdc__zip_u32(p + 12),
                          .offset = sdc__zip_u32(p + 16),
-                         .at = length - n + (uint64_t)i};
+                         .at = length - n + (uint64_t)i,
+                         .end = length - n + (uint64_t)i};
     e->after = e->at + N_END + sdc__zip_u16(p + 20);
     if (i >= (long)N_LOC64 && sdc__zip_u32(p - N_LOC64) == SIG_LOC64) {
         st = find_end64(f, base, p - N_LOC64, e->at - N_LOC64, e, err);
@@ -237,6 +239,8 @@ static enum sdc_status place_directory(const struct sdc_file *f, struct sdc_zip 
     z->directory = z->base + real;
     z->directory_len = e->size;
     z->zip64 = e->zip64;
+    z->end = z->base + e->end;
+    z->end64 = e->zip64 ? z->base + e->at : 0;
     z->trailing = z->length - e->after;
     return SDC_OK;
 }

@@ -57,6 +57,8 @@ struct sdc_zip {
     uint64_t directory;    /* offset of the central directory */
     uint64_t directory_len;
     uint64_t trailing; /* bytes after the archive's end */
+    uint64_t end;      /* offset of the end record */
+    uint64_t end64;    /* offset of the zip64 end record; 0: none */
     bool zip64;        /* it ends with the zip64 records */
     uint32_t *by_name; /* indices of members, sorted by name, then index */
     char *texts;       /* what names point into */
