@@ -12,6 +12,7 @@
 #include "sdc/data.h"
 #include "sdc/events.h"
 #include "sdc/fault.h"
+#include "sdc/name_map.h"
 #include "sdc/num.h"
 #include "sdc/outcome.h"
 #include "sdc/record.h"

@@ -147,6 +147,17 @@ char *sdc__name_unwrapped(const char *name) {
     return copy;
 }
 
+char *sdc__name_plain(const char *name) {
+    static const char *const behind[] = {"/.ATTRIBUTES/VARIABLE_VALUE", ":0"};
+    char *plain = sdc__name_unwrapped(name);
+    for (size_t i = 0; plain && i < sizeof behind / sizeof behind[0]; i++) {
+        size_t len = strlen(plain), cut = strlen(behind[i]);
+        if (len > cut && strcmp(plain + len - cut, behind[i]) == 0)
+            plain[len - cut] = '\0';
+    }
+    return plain;
+}
+
 /* ---- TensorFlow ---- */
 
 /* Where `what` begins in name, or its end. */
@@ -494,4 +505,12 @@ void sdc_tensor_layer(const char *name, char *layer, size_t size) {
     size_t len = module.len < size - 1 ? module.len : size - 1;
     memcpy(layer, module.s, len);
     layer[len] = '\0';
+}
+
+char *sdc__name_parameter(const char *name) {
+    enum sdc_part part;
+    const char *inner = name + sdc__name_part_prefix(name, &part);
+    inner += sdc__name_wrapper_prefix(inner);
+    struct piece p = parameter_of_state(without_attribute((struct piece){inner, strlen(inner)}));
+    return sdc__strndup(p.len ? p.s : "", p.len);
 }

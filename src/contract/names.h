@@ -17,6 +17,15 @@
  * memory; free with sdc__free. */
 char *sdc__name_unwrapped(const char *name) SDC_MUST_CHECK;
 
+/* The same, also without what formats put behind a name: Keras' ":0" and TensorFlow's
+ * "/.ATTRIBUTES/VARIABLE_VALUE". NULL: no memory; free with sdc__free. */
+char *sdc__name_plain(const char *name) SDC_MUST_CHECK;
+
+/* The name of the parameter that an optimizer's tensor belongs to, without the part, as it stands
+ * in the tensor's name: "conv1.weight" of "optimizer/conv1.weight/momentum". Empty where the name
+ * does not say. NULL: no memory; free with sdc__free. */
+char *sdc__name_parameter(const char *name) SDC_MUST_CHECK;
+
 /* Length of the part prefix with its separator, 0 without one; *part is SDC_PART_NONE then. */
 size_t sdc__name_part_prefix(const char *name, enum sdc_part *part);
 

@@ -43,7 +43,7 @@ ALLOWED["cli"] = ["camp", "report", "train", "alter", "audit"] + UPPER
 PUBLIC = {
     "status.h": "base", "rng.h": "base", "num.h": "num", "tensor.h": "contract", "choice.h": "contract",
     "outcome.h": "contract", "run.h": "contract", "events.h": "contract", "worker.h": "contract",
-    "record.h": "contract", "data.h": "data", "ckpt.h": "ckpt", "fault.h": "fault", "alter.h": "alter",
+    "record.h": "contract", "name_map.h": "contract", "data.h": "data", "ckpt.h": "ckpt", "fault.h": "fault", "alter.h": "alter",
     "audit.h": "audit", "sdc.h": "cli",
 }
 
