@@ -16,6 +16,9 @@
 #define SDC_MAX_SST_BLOCK     (256u * 1024 * 1024)  /* bytes of one block of an SSTable */
 #define SDC_MAX_ZIP_MEMBERS   4000000               /* members of a zip archive */
 #define SDC_MAX_ZIP_DIRECTORY (1024u * 1024 * 1024) /* bytes of its directory */
+#define SDC_MAX_PICKLE_NODES  134217728u            /* objects of one pickle, 16 bytes each */
+#define SDC_MAX_PICKLE_TEXT   65536u                /* bytes of a text in a pickle that are kept */
+#define SDC_MAX_PICKLE_DEPTH  256                   /* containers in containers that are searched */
 #define SDC_MAX_RANKS         64                    /* ranks of a run */
 
 #endif
