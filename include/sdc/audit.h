@@ -229,6 +229,82 @@ SDC_API enum sdc_status sdc_predict(struct sdc_ckpt *ckpt, const struct sdc_choi
                                     struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API void sdc_predict_release(struct sdc_predict *predict);
 
+/* ---- seal and verify: is it what it was ---- */
+
+struct sdc_seal_options {
+    const char *output; /* NULL: the checkpoint's path with ".seal" after it */
+    bool replace;       /* an existing seal may be replaced; else SDC_EXISTS */
+    bool no_sync;
+    unsigned threads;                    /* 0: one for each processor */
+    const struct sdc_ckpt_options *open; /* may be NULL */
+};
+
+struct sdc_seal_result {
+    char *path; /* of the seal; free with sdc_text_free */
+    uint64_t n_files, n_bytes, n_tensors;
+    uint64_t n_unreadable; /* tensors that have no digest of their own */
+};
+
+/* Writes sdclab.seal/1 (schemas/seal-1.json): size and XXH3-128 of each file, and of each tensor
+ * XXH3-128 of its elements in C order, little-endian (types under 8 bits: one element a byte), with
+ * digests of up to 256 equal blocks of it, so that damage can be placed. The same checkpoint gives
+ * the same seal. A file that cannot be opened or a tensor whose stored form is damaged is not
+ * sealed. The seal appears complete or not at all. result is untouched on failure. */
+SDC_API enum sdc_status sdc_seal(const char *path, const struct sdc_seal_options *options,
+                                 struct sdc_seal_result *result,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
+
+enum sdc_finding_kind {
+    SDC_FINDING_DAMAGE,
+    SDC_FINDING_NOT_CHECKED, /* nothing there to check it against */
+    SDC_FINDING_NONFINITE,   /* a tensor holds NaN or infinity, where this was asked */
+    SDC_FINDING_NOTE         /* worth knowing, no damage */
+};
+
+struct sdc_finding {
+    enum sdc_finding_kind kind;
+    char *object; /* tensor, member or file; NULL: the whole; owned */
+    char *text;   /* owned */
+    bool has_elem;
+    uint64_t first_elem, last_elem; /* where in the tensor: at the first, or in between */
+};
+
+enum sdc_seal_state {
+    SDC_SEAL_NONE,    /* there is none */
+    SDC_SEAL_MATCHES, /* all files are those sealed, byte for byte */
+    SDC_SEAL_DIFFERS
+};
+
+struct sdc_verify {
+    bool opened;  /* false: the structure is damaged, and a finding says how */
+    char *format; /* NULL if not opened; owned */
+    uint64_t n_files, n_tensors;
+    uint64_t n_sums, n_sums_wrong, n_sums_unknown; /* stored checksums */
+    enum sdc_seal_state seal;
+    char *seal_path;    /* where it is or would be; owned */
+    uint64_t n_covered; /* tensors under the seal or a stored checksum that was checked, and those
+                           without elements */
+    struct sdc_finding *findings; /* in the order in which they were found; owned */
+    size_t n_findings;
+    uint64_t n_damage, n_not_checked, n_nonfinite; /* findings of these kinds */
+};
+
+struct sdc_verify_options {
+    const char *seal;                    /* NULL: the checkpoint's path with ".seal" after it */
+    bool finite;                         /* look for NaN and infinities */
+    unsigned threads;                    /* 0: one for each processor */
+    const struct sdc_ckpt_options *open; /* may be NULL */
+};
+
+/* Opens the checkpoint, recomputes all stored checksums, decodes what is stored compressed, and
+ * compares it with the seal: file by file, and where those differ tensor by tensor. Damage is a
+ * result: SDC_OK with findings, also where the file is truncated or makes no sense. Errors are what
+ * prevents looking: SDC_NOT_FOUND (a given seal too), SDC_IO, SDC_UNSUPPORTED, SDC_LIMIT,
+ * SDC_NO_MEMORY. Nothing is ever changed. verify is to be released after success only. */
+SDC_API enum sdc_status sdc_verify(const char *path, const struct sdc_verify_options *options,
+                                   struct sdc_verify *verify, struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API void sdc_verify_release(struct sdc_verify *verify);
+
 #ifdef __cplusplus
 }
 #endif

@@ -17,6 +17,8 @@ extern const struct sdc_command sdc_cmd_undo;
 extern const struct sdc_command sdc_cmd_diff;
 extern const struct sdc_command sdc_cmd_scan;
 extern const struct sdc_command sdc_cmd_predict;
+extern const struct sdc_command sdc_cmd_verify;
+extern const struct sdc_command sdc_cmd_seal;
 extern const struct sdc_command sdc_cmd_train;
 extern const struct sdc_command sdc_cmd_campaign;
 extern const struct sdc_command sdc_cmd_report;
@@ -30,6 +32,8 @@ const struct sdc_command *const sdc_commands[] = {
     &sdc_cmd_alter,
     &sdc_cmd_undo,
     &sdc_cmd_diff,
+    &sdc_cmd_verify,
+    &sdc_cmd_seal,
     &sdc_cmd_scan,
     &sdc_cmd_predict,
     &sdc_cmd_train,
