@@ -17,8 +17,10 @@ import tempfile
 import traceback
 import zipfile
 
+import gguf
 import h5py
 import numpy as np
+import tensorbundle
 import torch
 from safetensors.numpy import save_file
 from safetensors.torch import load_file as load_torch_file
@@ -69,6 +71,7 @@ def torch_bits(t):
 class Row:
     """One kind of file. make(path) writes it; read(path) gives {name as sdclab lists it: bits}, and
     raises where the library finds a checksum wrong (checks=True). A set of files has folder=True."""
+    folder = False
     sums = False    # the format stores checksums of tensor data
     checks = False  # and its library checks them when reading
     recoded = False  # undo restores values, not bytes
@@ -167,7 +170,7 @@ class Safetensors(Row):
 
 
 class Sharded(Row):
-    name, file = "safetensors, sharded", "model.safetensors.index.json"
+    name, file, folder = "safetensors, sharded", "model.safetensors.index.json", True
 
     def path(self, folder):
         return os.path.join(folder, "set", self.file)
@@ -258,6 +261,64 @@ class Torch(Row):
         return out
 
 
+class Gguf(Row):
+    """Written by the package gguf. It reads blocks as bytes; what stands where in them is spelt out."""
+    name, file = "GGUF", "a.gguf"
+
+    def make(self, path):
+        rng = np.random.default_rng(6)
+        w = gguf.GGUFWriter(path, "test")
+        weights = rng.normal(0, 0.05, (6, 64)).astype(np.float32)
+        w.add_tensor("norm.weight", weights[0])
+        w.add_tensor("half.weight", weights.astype(np.float16))
+        for kind in (gguf.GGMLQuantizationType.Q8_0, gguf.GGMLQuantizationType.Q4_0):
+            w.add_tensor(f"{kind.name}.weight", gguf.quants.quantize(weights, kind), raw_dtype=kind)
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+
+    def read(self, path):
+        out = {}
+        for t in gguf.GGUFReader(path).tensors:
+            data = np.array(t.data)
+            if not t.name.startswith("Q"):
+                out[t.name] = bits(data)
+                continue
+            blocks = data.reshape(6, 2, -1)  # of 32 weights: an f16, then 32 bytes or 16 of two each
+            out[t.name + ":scale"] = np.ascontiguousarray(blocks[..., :2]).view(np.uint16).reshape(6, 2)
+            q = blocks[..., 2:]
+            if t.name.startswith("Q4"):
+                q = np.concatenate([q & 15, q >> 4], axis=2)
+            out[t.name + ":quants"] = np.ascontiguousarray(q).reshape(6, 64)
+        return out
+
+
+class TensorFlow(Row):
+    """Files of real TensorFlow, kept with the tests, read by a second reader that checks every
+    checksum; tensorflow_real.py asks TensorFlow itself."""
+    folder = sums = checks = True
+
+    def __init__(self, name, prefix):
+        self.name, self.file = name, prefix
+
+    def path(self, folder):
+        return os.path.join(folder, "set", self.file)
+
+    def make(self, path):
+        source = os.path.join(os.environ["SDC_SOURCE_DIR"], "tests", "data", "tensorbundle")
+        os.makedirs(os.path.dirname(path))
+        for f in os.listdir(source):
+            if f.startswith(self.file + "."):
+                shutil.copy(os.path.join(source, f), os.path.dirname(path))
+
+    def read(self, path):
+        prefix = os.path.join(path, self.file) if os.path.isdir(path) else path
+        kinds = {1: np.uint32, 3: np.uint32, 9: np.uint64}  # float, int32, int64
+        return {name: np.frombuffer(data, kinds[dtype]).reshape(shape)
+                for name, (dtype, shape, data) in tensorbundle.read_tensors(prefix).items()}
+
+
 def structured(rng):
     a = np.zeros(30, [("w", "<f4"), ("big", ">f8"), ("n", "<i2")])
     a["w"], a["big"], a["n"] = rng.normal(size=30), rng.normal(size=30), rng.integers(-99, 99, 30)
@@ -289,6 +350,9 @@ ROWS = [
     Torch("PyTorch zip"),
     Torch("PyTorch zip, pickle protocol 4", pickle_protocol=4),
     Torch("PyTorch legacy", _use_new_zipfile_serialization=False),
+    TensorFlow("TensorFlow, partitioned variable", "names"),
+    TensorFlow("TensorFlow, two data files", "merged"),
+    Gguf(),
 ]
 
 
@@ -302,7 +366,7 @@ def files_of(path):
 
 
 def whole(row, path):
-    return os.path.dirname(path) if isinstance(row, Sharded) and not os.path.isdir(path) else path
+    return os.path.dirname(path) if row.folder and not os.path.isdir(path) else path
 
 
 def changes_of(record):
@@ -340,7 +404,7 @@ def check_row(row, folder, done):
     assert all(t["alterable"] for t in listing), [t for t in listing if not t["alterable"]]
     done("inspect")
 
-    out = os.path.join(folder, "out" if isinstance(row, Sharded) else "out-" + row.file)
+    out = os.path.join(folder, "out" if row.folder else "out-" + row.file)
     record = alter(row, path, out, 1)
     changes = changes_of(record)
     assert FLIPS - 5 <= len(changes) <= FLIPS, len(changes)

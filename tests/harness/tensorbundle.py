@@ -335,3 +335,35 @@ def read_bundle(prefix, check=True):
             raise ValueError(f"{key!r}: checksum")
         out[key] = (got.get(1, 0), shape, data)
     return out
+
+
+def read_tensors(prefix, check=True):
+    """name -> (dtype number, shape, bytes) of whole tensors: slices are put together."""
+    import numpy as np
+    raw, out = read_bundle(prefix, check), {}
+    with open(f"{prefix}.index", "rb") as f:
+        table = f.read()
+    for key, value, _, _ in read_table(table, check):
+        if key == b"" or key[:1] == b"\0":
+            continue
+        got = list(fields(value))
+        slices = [v for n, _, v, _ in got if n == 7]
+        if not slices:
+            out[key.decode()] = raw[key]
+            continue
+        dims = [v for n, _, v, _ in got if n == 2][0]
+        shape = [dict((n, v) for n, _, v, _ in fields(d)).get(1, 0) for n, _, d, _ in fields(dims) if n == 2]
+        whole = None
+        for s in slices:
+            extents = []
+            for _, _, e, _ in fields(s):
+                d = dict((n, v) for n, _, v, _ in fields(e))
+                extents.append((d.get(1, 0), d[2]) if 2 in d else None)
+            dtype, part_shape, data = raw[slice_key(key, extents)]
+            size = len(data) // int(np.prod(part_shape))
+            if whole is None:
+                whole = np.zeros(shape + [size], np.uint8)
+            at = tuple(slice(None) if e is None else slice(e[0], e[0] + e[1]) for e in extents)
+            whole[at] = np.frombuffer(data, np.uint8).reshape(part_shape + [size])
+        out[key.decode()] = (dtype, shape, whole.tobytes())
+    return out

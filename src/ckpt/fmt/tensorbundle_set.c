@@ -198,8 +198,12 @@ static enum sdc_status find_in_folder(struct sdc_ckpt *ckpt, const char *path,
     char *marked = NULL;
     enum sdc_status st = SDC_OK;
     set->folder = sdc__strdup(path);
-    if (beside(path, "/variables/variables.index")) {
-        set->saved_model = true;
+    char *inside = sdc__path_join(path, "variables/variables.index");
+    set->saved_model = inside && sdc__path_exists(inside);
+    sdc__free(inside);
+    if (!inside)
+        return SDC_NOMEM(err, path);
+    if (set->saved_model) {
         set->prefix = sdc__strdup("variables/variables");
         return SDC_OK;
     }
@@ -208,6 +212,10 @@ static enum sdc_status find_in_folder(struct sdc_ckpt *ckpt, const char *path,
         goto out;
     }
     marked = read_marker(path);
+    if (names.n == 0) { /* there was one a moment ago */
+        st = SDC_ERR(err, SDC_NOT_FOUND, "%s: no checkpoint in this folder", path);
+        goto out;
+    }
     size_t chosen = names.n == 1 ? 0 : names.n;
     for (size_t i = 0; marked && i < names.n; i++)
         if (strcmp(names.at[i], marked) == 0) {
