@@ -45,8 +45,11 @@ struct sdc_record_header {
     char *tool; /* "sdclab 0.1.0" */
     uint64_t seed;
     struct sdc_choice choice;
-    uint64_t support_bits; /* size of the support in bits (elements for --op value) */
+    uint64_t
+        support_bits; /* sites of the support: bits, or elements where the operator takes such */
+    uint64_t removed_bits; /* sites that not_result took out of it */
     uint64_t planned;      /* sites planned */
+    uint64_t elements;     /* elements that hold them: lines "change"; 0 in records of 0.1.0 */
     char *source;          /* path as given of the file that was read */
     char *file;            /* path as given of the file that holds the changes */
     char *format;          /* "hdf5", "safetensors" */
@@ -64,8 +67,11 @@ struct sdc_record_change {
     uint64_t offset; /* of the element's first byte in the file */
     bool big_endian; /* order of the bytes in the file */
     enum sdc_op op;
-    uint64_t bits;             /* mask of flipped bits, over the raw value; 0 for other operators */
+    uint64_t bits;             /* mask of flipped or set bits, over the raw value; 0 for operators
+                                  without */
     uint64_t old_raw, new_raw; /* values; the record's hex holds the file's bytes, in file order */
+    uint64_t other;            /* SWAP: flat index of the element whose value was taken */
+    double weight;             /* of a stratified sample, see struct sdc_fault; else 0 */
 };
 
 struct sdc_record {

@@ -49,7 +49,7 @@ static enum sdc_status load_values(struct job *job, const struct sdc_file *f,
         struct sdc_record_change *c = &plan->changes[job->sites.by_offset[i] - plan->changes];
         struct sdc_fault fault = {.op = c->op, .bits = c->bits, .value = c->new_raw};
         c->old_raw = job->now[i];
-        c->new_raw = sdc_fault_apply(&fault, c->dtype, c->old_raw);
+        c->new_raw = sdc_fault_apply(&fault, c->dtype, c->old_raw, c->new_raw);
     }
     return SDC_OK;
 }
@@ -84,7 +84,9 @@ static enum sdc_status write_record(struct job *job, const char *file, struct sd
         .seed = job->options->seed,
         .choice = *job->choice,
         .support_bits = job->plan.support_sites,
+        .removed_bits = job->plan.removed_sites,
         .planned = job->plan.n_sites,
+        .elements = job->plan.n_changes,
         .source = (char *)(uintptr_t)job->path,
         .file = (char *)(uintptr_t)file,
         .format = job->plan.format,
@@ -249,6 +251,7 @@ static void hand_over(struct job *job, struct sdc_alter_result *result) {
         unchanged += job->plan.changes[i].old_raw == job->plan.changes[i].new_raw;
     *result = (struct sdc_alter_result){
         .support_sites = job->plan.support_sites,
+        .removed_sites = job->plan.removed_sites,
         .planned = job->plan.n_sites,
         .altered = job->n_altered,
         .altered_bits = job->n_bits,

@@ -61,9 +61,15 @@ static enum sdc_status check_fault(const struct sdc_ckpt *ckpt, const struct sdc
         return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s cannot be altered: %s",
                        sdc_ckpt_path(ckpt), t->name, t->locked ? t->locked : t->dtype_text);
     unsigned bits = sdc_dtype_bits(t->dtype);
-    if (bits < 64 && (f->op == SDC_OP_VALUE ? f->value : f->bits) >> bits)
+    uint64_t raw = f->op == SDC_OP_VALUE || f->op == SDC_OP_RANDOM ? f->value : f->bits;
+    if (bits < 64 && raw >> bits)
         return SDC_ERR(err, SDC_USAGE, "%s: tensor %s: a fault is beyond the %u bits of %s",
                        sdc_ckpt_path(ckpt), t->name, bits, sdc_dtype_name(t->dtype));
+    if (f->op == SDC_OP_SWAP && f->value >= t->n_elems)
+        return SDC_ERR(err, SDC_USAGE,
+                       "%s: tensor %s: a fault takes the value of element %llu of %llu",
+                       sdc_ckpt_path(ckpt), t->name, (unsigned long long)f->value,
+                       (unsigned long long)t->n_elems);
     return SDC_OK;
 }
 
@@ -103,8 +109,15 @@ static enum sdc_status fill_change(struct sdc_ckpt *ckpt, const struct sdc_fault
                                     .offset = span.offset,
                                     .big_endian = span.big_endian,
                                     .op = f->op,
-                                    .bits = f->op == SDC_OP_FLIP ? f->bits : 0,
-                                    .new_raw = f->op == SDC_OP_VALUE ? f->value : 0};
+                                    .bits = f->bits,
+                                    .new_raw = f->value,
+                                    .weight = f->weight};
+    if (f->op == SDC_OP_SWAP) {
+        unsigned char other[8];
+        c->other = f->value;
+        SDC_TRY(sdc_ckpt_read(ckpt, f->tensor, f->value, 1, other, err));
+        c->new_raw = sdc_num_load(t->dtype, other, __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+    }
     if (span.size != sdc_dtype_bytes(t->dtype))
         return SDC_ERR(err, SDC_INTERNAL, "tensor %s: an element of %u bytes is stored in %u",
                        t->name, sdc_dtype_bytes(t->dtype), span.size);
@@ -137,7 +150,12 @@ static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *
     return SDC_OK;
 }
 
-static enum sdc_status draw(const struct sdc_ckpt *ckpt, const struct sdc_choice *choice,
+static enum sdc_status read_values(void *user, size_t tensor, uint64_t first, uint64_t n,
+                                   void *elements, struct sdc_error *err) {
+    return sdc_ckpt_read(user, tensor, first, n, elements, err);
+}
+
+static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choice,
                             const struct sdc_alter_options *options, struct sdc_plan *plan,
                             struct sdc_fault_list *list, struct sdc_error *err) {
     size_t n = sdc_ckpt_count(ckpt);
@@ -148,8 +166,11 @@ static enum sdc_status draw(const struct sdc_ckpt *ckpt, const struct sdc_choice
         descs[i] = sdc_ckpt_tensor(ckpt, i);
     struct sdc_support *support = NULL;
     enum sdc_status st = sdc_support_new(descs, n, choice, &support, err);
+    if (st == SDC_OK && choice->not_result && !options->list)
+        st = sdc_support_reduce(support, read_values, ckpt, err);
     if (st == SDC_OK) {
         plan->support_sites = sdc_support_sites(support);
+        plan->removed_sites = sdc_support_removed(support);
         if (!options->list) {
             struct sdc_rng rng;
             sdc_rng_init(&rng, options->seed, SDC_RNG_FAULT_SITES, options->block, options->trial);

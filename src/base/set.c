@@ -16,9 +16,17 @@ void sdc__set_release(struct sdc_set *set) {
     *set = (struct sdc_set){0};
 }
 
-bool sdc__set_insert(struct sdc_set *set, uint64_t value) {
+static uint64_t place(uint64_t value) {
     uint64_t i = value * 0x9E3779B97F4A7C15u;
-    for (i ^= i >> 32;; i++) {
+    return i ^ i >> 32;
+}
+
+void sdc__set_prefetch(const struct sdc_set *set, uint64_t value) {
+    __builtin_prefetch(&set->slots[place(value) & set->mask], 1);
+}
+
+bool sdc__set_insert(struct sdc_set *set, uint64_t value) {
+    for (uint64_t i = place(value);; i++) {
         uint64_t *slot = &set->slots[i & set->mask];
         if (*slot == value + 1)
             return false;

@@ -20,6 +20,8 @@ struct sdc_set {
 enum sdc_status sdc__set_init(struct sdc_set *set, uint64_t max,
                               struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__set_release(struct sdc_set *set);
+/* Brings the place of a value near, for an insert soon after. */
+void sdc__set_prefetch(const struct sdc_set *set, uint64_t value);
 /* False if it was there already. */
 bool sdc__set_insert(struct sdc_set *set, uint64_t value);
 

@@ -89,6 +89,8 @@ static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     for (size_t i = 0; i < n; i++)
         descs[i] = sdc_ckpt_tensor(ckpt, i);
     SDC_TRY_OUT(st, sdc_support_new(descs, n, choice, &support, err));
+    if (choice->not_result)
+        SDC_TRY_OUT(st, sdc_support_reduce(support, sdc__exec_read_values, ckpt, err));
     *support_sites = sdc_support_sites(support);
     sdc_rng_init(&rng, seed, stream->purpose, stream->block, stream->trial);
     st = sdc_fault_list_draw(support, choice, &rng, list, err);

@@ -225,6 +225,9 @@ enum sdc_status sdc__exec_pool_spreads(struct sdc_exec *x, struct sdc_error *err
 /* SDC_INVALID naming the first cell whose choice matches nothing, or fewer sites than its flips, in
  * the checkpoint at path (made with this setting): for the cells whose checkpoints hold the same
  * tensors. */
+/* sdc_fault_read for a struct sdc_ckpt as user. */
+enum sdc_status sdc__exec_read_values(void *user, size_t tensor, uint64_t first, uint64_t n,
+                                      void *elements, struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__exec_check_support(const struct sdc_exec *x, uint32_t setting,
                                         const char *path, struct sdc_error *err) SDC_MUST_CHECK;
 /* The same for all cells, once the baselines are there. */

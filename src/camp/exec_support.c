@@ -9,6 +9,11 @@
 #include "camp/exec_internal.h"
 #include "sdc/fault.h"
 
+enum sdc_status sdc__exec_read_values(void *user, size_t tensor, uint64_t first, uint64_t n,
+                                      void *elements, struct sdc_error *err) {
+    return sdc_ckpt_read(user, tensor, first, n, elements, err);
+}
+
 /* Names a tensor that could have been hit, as an example of how they are called. */
 static const char *example(struct sdc_ckpt *ckpt, uint32_t parts) {
     for (size_t i = 0; i < sdc_ckpt_count(ckpt); i++) {
@@ -29,6 +34,8 @@ static enum sdc_status count_sites(struct sdc_ckpt *ckpt, const struct sdc_choic
     for (size_t i = 0; i < n; i++)
         descs[i] = sdc_ckpt_tensor(ckpt, i);
     enum sdc_status st = sdc_support_new(descs, n, choice, &support, err);
+    if (st == SDC_OK && choice->not_result)
+        st = sdc_support_reduce(support, sdc__exec_read_values, ckpt, err);
     if (st == SDC_OK)
         *sites = sdc_support_sites(support);
     sdc_support_free(support);

@@ -112,9 +112,8 @@ static enum sdc_status fill_faults(const struct sdc_exec *x, struct verdict *v,
         const struct sdc_record_change *c = &f->result.changes[i];
         bool reached = changed(c) && delivered(x, v, c);
         classify_change(x, v->g, c, row);
-        row->delivered += !reached               ? 0
-                          : c->op == SDC_OP_FLIP ? count_bits(c->old_raw ^ c->new_raw)
-                                                 : 1;
+        bool by_bit = c->op == SDC_OP_FLIP || c->op == SDC_OP_SET0 || c->op == SDC_OP_SET1;
+        row->delivered += !reached ? 0 : by_bit ? count_bits(c->old_raw ^ c->new_raw) : 1;
         if (i >= SDC_STORE_MAX_FAULTS)
             continue;
         struct sdc_store_fault *slot = &row->faults[row->n_faults++];

@@ -83,10 +83,37 @@ uint32_t sdc__plan_spread_block(const struct sdc_plan *plan, uint32_t group) {
 }
 
 double sdc__plan_null_q(const struct sdc_choice *choice) {
-    if (choice->op == SDC_OP_VALUE)
+    const uint64_t top = UINT64_C(1) << sdc_num_top_exponent_bit(SDC_DTYPE_F32);
+    uint64_t sites = sdc_choice_bits(choice, SDC_DTYPE_F32),
+             reach = top; /* bits whose site hits it */
+    switch (choice->op) {
+    case SDC_OP_VALUE:
         return choice->value - choice->value == 0 ? 0.0 : 1.0; /* NaN and infinities */
-    uint64_t mask =
-        choice->n_bits ? sdc_bits_mask(choice->bits, choice->n_bits, SDC_DTYPE_F32) : UINT32_MAX;
-    uint64_t top = UINT64_C(1) << sdc_num_top_exponent_bit(SDC_DTYPE_F32);
-    return mask & top ? 1.0 / (double)__builtin_popcountll(mask) : 0.0;
+    case SDC_OP_RANDOM:
+        return 0.5;
+    case SDC_OP_SET0:
+    case SDC_OP_SCALE:
+    case SDC_OP_SWAP:
+        return 0.0;
+    case SDC_OP_MASK:
+        if (choice->mask_length == 0)
+            return choice->mask & top ? 1.0 : 0.0;
+        reach = 0;
+        for (unsigned b = 0; b < choice->mask_length; b++)
+            if (choice->mask >> b & 1)
+                reach |= top >> b;
+        break;
+    case SDC_OP_BURST:
+        reach = 0;
+        for (unsigned b = 0; b < choice->count; b++)
+            reach |= top >> b;
+        break;
+    case SDC_OP_FLIP:
+    case SDC_OP_SET1:
+        break;
+    }
+    double n = __builtin_popcountll(sites), hits = __builtin_popcountll(sites & reach);
+    if (choice->op == SDC_OP_FLIP) /* `count` of the bits of an element */
+        hits *= choice->count;
+    return n > 0 ? hits / n : 0.0;
 }

@@ -168,12 +168,7 @@ static uint64_t model_parameters(const char *model) {
 
 /* Sites in n elements of a type. */
 static uint64_t sites_of(const struct sdc_choice *c, uint64_t n, enum sdc_dtype dtype) {
-    if (c->op == SDC_OP_VALUE)
-        return n;
-    uint64_t all =
-        sdc_dtype_bits(dtype) >= 64 ? UINT64_MAX : (UINT64_C(1) << sdc_dtype_bits(dtype)) - 1;
-    uint64_t mask = c->n_bits ? sdc_bits_mask(c->bits, c->n_bits, dtype) : all;
-    return n * (uint64_t)__builtin_popcountll(mask);
+    return n * sdc_choice_sites(c, dtype);
 }
 
 bool sdc__spec_pairs_parts(const struct sdc_spec *spec) {

@@ -72,12 +72,14 @@ const struct sdc_spec_entry sdc__spec_entries[SDC_SPEC_ENTRIES] = {
                              .help = "names or globs of tensors that are spared"},
     [SDC_KEY_FLIPS] = {"flips", SDC_VALUE_U64, .max = 100000000, .def = "1",
                        .help = "distinct sites in each altered file"},
-    [SDC_KEY_SAMPLE] = {"sample", SDC_VALUE_CHOICE, .def = "bits",
-                        .help = "bits: uniform over all bits; tensors: tensor first, then element"},
+    [SDC_KEY_SAMPLE] =
+        {"sample", SDC_VALUE_CHOICE, .def = "bits",
+         .help =
+             "bits, tensors, elements, bytes, stratified or attempts, see docs/user/altering.md"},
     [SDC_KEY_BITS] = {"bits", SDC_VALUE_CHOICE, .def = "any",
                       .help = "any, sign, exponent, mantissa, top-exponent, lsb:0-22, msb:1, ..."},
     [SDC_KEY_OP] = {"op", SDC_VALUE_CHOICE, .def = "flip",
-                    .help = "flip, or value=X (0, nan, inf, a number)"},
+                    .help = "flip, set0, set1, burst=K, scale=F, value=X, random, swap, ..."},
 
     [SDC_SPEC_NAME] = {"campaign", SDC_VALUE_NAME, .help = "name; results go to NAME.sdcrun/"},
     [SDC_SPEC_SEED] = {"seed", SDC_VALUE_U64, .max = INT64_MAX, .def = "0",

@@ -191,7 +191,12 @@ static void read_fault(struct sdc_stmt *q, struct sdc_store_fault *f) {
     if (!text || !sdc_role_parse(text, &f->role))
         bad_text(q, "role", text);
     text = sdc__stmt_get_text(q);
-    f->op = text && strcmp(text, "value") == 0 ? SDC_OP_VALUE : SDC_OP_FLIP;
+    int op = 0;
+    while (op < SDC_OP_COUNT && (!text || strcmp(text, sdc_op_name((enum sdc_op)op)) != 0))
+        op++;
+    if (op == SDC_OP_COUNT)
+        bad_text(q, "operator", text);
+    f->op = op == SDC_OP_COUNT ? SDC_OP_FLIP : (enum sdc_op)op;
     f->bits = get_hex(q);
     f->old_raw = get_hex(q);
     f->new_raw = get_hex(q);

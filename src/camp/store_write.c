@@ -83,7 +83,7 @@ static enum sdc_status put_faults(struct sdc_store *store, const struct sdc_stor
         sdc__stmt_text(&q, sdc_dtype_name(f->dtype));
         sdc__stmt_text(&q, sdc_part_name(f->part));
         sdc__stmt_text(&q, sdc_role_name(f->role));
-        sdc__stmt_text(&q, f->op == SDC_OP_FLIP ? "flip" : "value");
+        sdc__stmt_text(&q, sdc_op_name(f->op));
         bind_hex(&q, f->bits, bytes);
         bind_hex(&q, f->old_raw, bytes);
         bind_hex(&q, f->new_raw, bytes);

@@ -31,7 +31,7 @@ void sdc__fault_text(const struct sdc_store_fault *f, struct sdc_buf *out) {
     sdc_num_text(f->dtype, f->new_raw, new, sizeof new);
     sdc__buf_printf(out, "%s%s", f->tensor, f->index);
     const char *separator = "@lsb:";
-    for (unsigned bit = 0; bit < 64 && f->op == SDC_OP_FLIP; bit++)
+    for (unsigned bit = 0; bit < 64; bit++)
         if (f->bits >> bit & 1) {
             sdc__buf_printf(out, "%s%u", separator, bit);
             separator = ",";

@@ -259,15 +259,36 @@ static void write_made(struct sdc_jw *w, struct sdc_buf *text) {
 }
 
 static void write_op(struct sdc_jw *w, const struct sdc_choice *c) {
-    char text[64] = "value=";
+    char number[48];
     uint64_t raw;
-    if (c->op == SDC_OP_FLIP) {
-        sdc__jw_kstr(w, "op", "flip");
-        return;
-    }
+    struct sdc_buf text = SDC_BUF_INIT;
     memcpy(&raw, &c->value, sizeof raw);
-    sdc_num_text(SDC_DTYPE_F64, raw, text + 6, sizeof text - 6);
-    sdc__jw_kstr(w, "op", text);
+    sdc_num_text(SDC_DTYPE_F64, raw, number, sizeof number);
+    sdc__buf_puts(&text, sdc__op_words[c->op]);
+    if (c->op == SDC_OP_VALUE || c->op == SDC_OP_SCALE)
+        sdc__buf_printf(&text, "=%s", number);
+    else if (c->op == SDC_OP_BURST || (c->op == SDC_OP_FLIP && c->count > 1))
+        sdc__buf_printf(&text, "=%u", c->count);
+    else if (c->op == SDC_OP_MASK)
+        sdc__buf_printf(&text, "=%llx", (unsigned long long)c->mask);
+    if (c->op == SDC_OP_MASK && c->mask_length)
+        sdc__buf_printf(&text, "/%u", c->mask_length);
+    sdc__jw_key(w, "op");
+    write_made(w, &text);
+}
+
+static void write_rate(struct sdc_jw *w, const struct sdc_choice *c) {
+    sdc__jw_key(w, "rate");
+    if (c->mode == SDC_CHOICE_RATE ||
+        (c->mode == SDC_CHOICE_FLIPS && c->sample == SDC_SAMPLE_ATTEMPTS))
+        sdc__jw_f64(w, c->rate);
+    else
+        sdc__jw_null(w);
+}
+
+static void write_not_result(struct sdc_jw *w, const struct sdc_choice *c) {
+    bool nan = c->not_result >> SDC_CLASS_NAN & 1, inf = c->not_result >> SDC_CLASS_INF & 1;
+    sdc__jw_kstr(w, "not_result", nan ? inf ? "nan,inf" : "nan" : inf ? "inf" : "none");
 }
 
 void sdc__choice_write(const struct sdc_choice *c, struct sdc_jw *w) {
@@ -283,6 +304,8 @@ void sdc__choice_write(const struct sdc_choice *c, struct sdc_jw *w) {
     sdc__jw_key(w, "bits");
     sdc__bits_text(c->bits, c->n_bits, &text);
     write_made(w, &text);
+    sdc__jw_kstr(w, "checksum", sdc__checksum_words[c->checksum]);
+    sdc__jw_kstr(w, "compat", sdc__compat_words[c->compat]);
     WRITE_MASK(w, "dtype", c->dtypes, SDC_DTYPE_COUNT, dtype_word);
     sdc__jw_kbool(w, "exhaustive", c->mode == SDC_CHOICE_EXHAUSTIVE);
     sdc__jw_key(w, "flips");
@@ -290,9 +313,11 @@ void sdc__choice_write(const struct sdc_choice *c, struct sdc_jw *w) {
         sdc__jw_u64(w, c->flips);
     else
         sdc__jw_null(w);
+    write_not_result(w, c);
     write_list(w, "not_tensors", c->not_tensors, c->n_not_tensors);
     write_op(w, c);
     WRITE_MASK(w, "part", c->parts, SDC_PART_NONE, part_word);
+    write_rate(w, c);
     WRITE_MASK(w, "role", c->roles, SDC_ROLE_COUNT, role_word);
     sdc__jw_kstr(w, "sample", sdc__sample_words[c->sample]);
     write_list(w, "tensors", c->tensors, c->n_tensors);
@@ -335,8 +360,17 @@ static enum sdc_status read_key(struct sdc_choice *c, const char *key, const str
     if (strcmp(key, "flips") == 0)
         return sdc__json_type(v) == SDC_JSON_NULL ? SDC_OK
                                                   : sdc__json_as_u64(v, place, &c->flips, err);
-    if (strcmp(key, "bits") == 0 || strcmp(key, "op") == 0 || strcmp(key, "sample") == 0)
-        return read_word(c, key, v, where, err);
+    if (strcmp(key, "rate") == 0) {
+        double rate;
+        if (sdc__json_type(v) == SDC_JSON_NULL)
+            return SDC_OK;
+        SDC_TRY(sdc__json_as_f64(v, place, &rate, err));
+        return sdc__choice_set_rate(c, rate, err);
+    }
+    static const char *const words[] = {"bits", "checksum", "compat", "not_result", "op", "sample"};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
+        if (strcmp(key, words[i]) == 0)
+            return read_word(c, key, v, where, err);
     if (sdc__json_type(v) != SDC_JSON_ARRAY)
         return SDC_ERR(err, SDC_INVALID, "%s: expected an array, found %s", place,
                        sdc__json_type_name(v));
@@ -345,7 +379,7 @@ static enum sdc_status read_key(struct sdc_choice *c, const char *key, const str
     return SDC_OK;
 }
 
-/* flips is null exactly where sites are listed or exhaustive. */
+/* flips is null exactly where no number is drawn. */
 static enum sdc_status check_mode(const struct sdc_choice *c, const struct sdc_json *v,
                                   const char *where, struct sdc_error *err) {
     const struct sdc_json *flips = sdc__json_get(v, "flips");
@@ -354,14 +388,17 @@ static enum sdc_status check_mode(const struct sdc_choice *c, const struct sdc_j
         return SDC_ERR(err, SDC_INVALID, "%s: flips: expected a number, found null", where);
     if (c->mode != SDC_CHOICE_FLIPS && flips && !none)
         return SDC_ERR(err, SDC_INVALID, "%s: flips: expected null beside %s", where,
-                       c->mode == SDC_CHOICE_AT ? "at" : "exhaustive");
+                       c->mode == SDC_CHOICE_AT     ? "at"
+                       : c->mode == SDC_CHOICE_RATE ? "rate"
+                                                    : "exhaustive");
     return SDC_OK;
 }
 
 enum sdc_status sdc__choice_read(const struct sdc_json *v, const char *where, struct sdc_choice *c,
                                  struct sdc_error *err) {
-    static const char *const keys[] = {"at", "bits", "dtype", "exhaustive", "flips",  "not_tensors",
-                                       "op", "part", "role",  "sample",     "tensors"};
+    static const char *const keys[] = {
+        "at",          "bits", "checksum", "compat", "dtype", "exhaustive", "flips",  "not_result",
+        "not_tensors", "op",   "part",     "rate",   "role",  "sample",     "tensors"};
     sdc_choice_init(c);
     SDC_TRY(sdc__json_only(v, where, keys, sizeof keys / sizeof keys[0], err));
     enum sdc_status st = SDC_OK;
@@ -373,7 +410,7 @@ enum sdc_status sdc__choice_read(const struct sdc_json *v, const char *where, st
     if (st == SDC_OK)
         st = check_mode(c, v, where, err);
     /* what every text says is not what somebody asked for */
-    c->flips_given = c->sample_given = false;
+    c->flips_given = c->sample_given = c->rate_given = false;
     if (st == SDC_OK) {
         st = sdc_choice_check(c, err);
         if (st != SDC_OK)

@@ -9,7 +9,13 @@
 #include "base/str.h"
 #include "sdc/choice.h"
 
-extern const char *const sdc__sample_words[]; /* by enum sdc_sample */
+extern const char *const sdc__sample_words[];         /* by enum sdc_sample */
+extern const char *const sdc__op_words[SDC_OP_COUNT]; /* by enum sdc_op */
+extern const char *const sdc__checksum_words[];
+extern const char *const sdc__compat_words[];
+
+enum sdc_status sdc__choice_set_rate(struct sdc_choice *c, double rate,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
 
 /* at->tensor is owned by the caller after success. */
 enum sdc_status sdc__at_parse(const char *text, struct sdc_at *at,

@@ -51,14 +51,16 @@ enum sdc__field_type {
 };
 
 enum sdc__field_flag {
-    SDC__REQUIRED = 1,   /* the key must be there */
-    SDC__NULLABLE = 2,   /* null is a NULL pointer (HEX and OBJECT: see there) */
-    SDC__EMPTY_OK = 4,   /* texts: "" too */
-    SDC__PLAIN = 8,      /* texts: no control characters */
-    SDC__PER_RANK = 16,  /* arrays: the length is the uint32_t at count_offset of the root struct,
-                            read before; else the size_t at count_offset of the struct itself */
-    SDC__ASCENDING = 32, /* U64S: strictly */
-    SDC__NULL_ITEMS = 64 /* OBJECTS: an item may be null as with a nullable OBJECT */
+    SDC__REQUIRED = 1,    /* the key must be there */
+    SDC__NULLABLE = 2,    /* null is a NULL pointer (HEX and OBJECT: see there) */
+    SDC__EMPTY_OK = 4,    /* texts: "" too */
+    SDC__PLAIN = 8,       /* texts: no control characters */
+    SDC__PER_RANK = 16,   /* arrays: the length is the uint32_t at count_offset of the root struct,
+                             read before; else the size_t at count_offset of the struct itself */
+    SDC__ASCENDING = 32,  /* U64S: strictly */
+    SDC__NULL_ITEMS = 64, /* OBJECTS: an item may be null as with a nullable OBJECT */
+    SDC__OMIT = 128 /* U64, F64: not written where the bool at count_offset is false or, if that
+                       is 0, where it is 0; reading the key sets the bool */
 };
 
 struct sdc__fields;

@@ -192,11 +192,22 @@ static void write_field(const struct sdc__field *f, const void *root, const void
     }
 }
 
+static bool is_omitted(const struct sdc__field *f, const void *object) {
+    uint64_t word;
+    if (!(f->flags & SDC__OMIT))
+        return false;
+    if (f->count_offset)
+        return !*(const bool *)at_offset(object, f->count_offset);
+    memcpy(&word, at_offset(object, f->offset), sizeof word);
+    return word == 0; /* 0.0 too */
+}
+
 static void write_object(const struct sdc__fields *table, const void *root, const void *object,
                          struct sdc_jw *w) {
     sdc__jw_obj(w);
     for (size_t i = 0; i < table->n; i++)
-        write_field(&table->items[i], root, object, w);
+        if (!is_omitted(&table->items[i], object))
+            write_field(&table->items[i], root, object, w);
     sdc__jw_obj_end(w);
 }
 

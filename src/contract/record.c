@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "contract/choice_text.h"
 #include "contract/fields.h"
 #include "contract/lines.h"
 
@@ -23,12 +24,11 @@ static const char *const part_words[] = {
 static const char *const role_words[] = {
 #define ROLE_WORD(name, text) [SDC_ROLE_##name] = text,
     SDC_ROLE_MAP(ROLE_WORD)};
-static const char *const op_words[] = {[SDC_OP_FLIP] = "flip", [SDC_OP_VALUE] = "value"};
 
 static const struct sdc__words dtypes = SDC__WORDS(dtype_words);
 static const struct sdc__words parts = SDC__WORDS(part_words);
 static const struct sdc__words roles = SDC__WORDS(role_words);
-static const struct sdc__words ops = SDC__WORDS(op_words);
+static const struct sdc__words ops = {sdc__op_words, SDC_OP_COUNT};
 
 enum line_kind { HEADER, CHANGE, VERIFIED };
 static const char *const kind_words[] = {"header", "change", "verified"};
@@ -61,7 +61,11 @@ static const struct sdc__field header_fields[] = {
     {"seed", SDC__U64, HEAD(seed)},
     {"choice", SDC__CHOICE, HEAD(choice)},
     {"support_bits", SDC__U64, HEAD(support_bits)},
+    {"removed_bits", SDC__U64, .offset = offsetof(struct sdc_record_header, removed_bits),
+     .flags = SDC__OMIT},
     {"planned", SDC__U64, HEAD(planned)},
+    {"elements", SDC__U64, .offset = offsetof(struct sdc_record_header, elements),
+     .flags = SDC__OMIT},
     {"source", SDC__TEXT, HEAD(source)},
     {"file", SDC__TEXT, HEAD(file)},
     {"format", SDC__TEXT, HEAD(format)},
@@ -73,8 +77,9 @@ static const struct sdc__fields header_table = SDC__FIELDS(header_fields, struct
 /* A change as its line has it. */
 struct change_line {
     struct sdc_record_change c;
-    uint64_t *bits; /* numbers of the flipped bits, ascending */
+    uint64_t *bits; /* numbers of the flipped or set bits, ascending */
     size_t n_bits;
+    bool has_other;
     char *old_hex, *new_hex;     /* the file's bytes */
     char *old_value, *new_value; /* for people */
 };
@@ -94,6 +99,9 @@ static const struct sdc__field change_fields[] = {
     {"op", SDC__ENUM, CHANGE_(c.op), .words = &ops},
     {"bits", SDC__U64S, .offset = offsetof(struct change_line, bits),
      .flags = SDC__REQUIRED | SDC__ASCENDING, .count_offset = offsetof(struct change_line, n_bits)},
+    {"other", SDC__U64, .offset = offsetof(struct change_line, c.other), .flags = SDC__OMIT,
+     .count_offset = offsetof(struct change_line, has_other)},
+    {"weight", SDC__F64, .offset = offsetof(struct change_line, c.weight), .flags = SDC__OMIT},
     {"old", SDC__TEXT, CHANGE_(old_hex)},
     {"new", SDC__TEXT, CHANGE_(new_hex)},
     {"old_value", SDC__DECIMAL, CHANGE_(old_value)},
@@ -134,6 +142,7 @@ enum sdc_status sdc_record_change_line(const struct sdc_record_change *c, char *
     uint64_t bits[64];
     struct change_line l = {.c = *c,
                             .bits = bits,
+                            .has_other = c->op == SDC_OP_SWAP,
                             .old_hex = old_hex,
                             .new_hex = new_hex,
                             .old_value = old_value,
@@ -179,6 +188,25 @@ static enum sdc_status raw_of_hex(const struct sdc_record_change *c, const char 
     return SDC_OK;
 }
 
+static bool bits_lead_to_new(const struct sdc_record_change *c) {
+    switch (c->op) {
+    case SDC_OP_FLIP:
+    case SDC_OP_MASK:
+    case SDC_OP_BURST:
+        return c->new_raw == (c->old_raw ^ c->bits);
+    case SDC_OP_SET0:
+        return c->new_raw == (c->old_raw & ~c->bits);
+    case SDC_OP_SET1:
+        return c->new_raw == (c->old_raw | c->bits);
+    case SDC_OP_VALUE:
+    case SDC_OP_SCALE:
+    case SDC_OP_RANDOM:
+    case SDC_OP_SWAP:
+        break;
+    }
+    return c->bits == 0;
+}
+
 /* The line's texts as raw values, and whether they agree with each other. */
 static enum sdc_status understand(struct change_line *l, const char *what, struct sdc_error *err) {
     struct sdc_record_change *c = &l->c;
@@ -191,9 +219,11 @@ static enum sdc_status understand(struct change_line *l, const char *what, struc
                            i, (unsigned long long)l->bits[i], sdc_dtype_name(c->dtype), width);
         c->bits |= (uint64_t)1 << l->bits[i];
     }
-    if (c->op == SDC_OP_FLIP ? c->new_raw != (c->old_raw ^ c->bits) : c->bits != 0)
+    if (!bits_lead_to_new(c))
         return SDC_ERR(err, SDC_INVALID, "%s: bits: do not lead from old '%s' to new '%s'", what,
                        l->old_hex, l->new_hex);
+    if (l->has_other != (c->op == SDC_OP_SWAP))
+        return SDC_ERR(err, SDC_INVALID, "%s: other: expected with op swap only", what);
     return SDC_OK;
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/guard.h"
 #include "base/str.h"
+#include "num/special.h"
 
 static const struct {
     const char *name;
@@ -199,6 +200,12 @@ static const struct {
     [SDC_DTYPE_F8_E4M3FNUZ] = {0xff, 0x80},
     [SDC_DTYPE_F8_E8M0] = {0xff, 0xff},
 };
+
+bool sdc__num_special(enum sdc_dtype dtype, uint64_t *mask, uint64_t *bits) {
+    *mask = specials[dtype].mask;
+    *bits = specials[dtype].bits;
+    return *mask != 0;
+}
 
 static bool is_special(enum sdc_dtype dtype, uint64_t raw) {
     return specials[dtype].mask && (raw & specials[dtype].mask) == specials[dtype].bits;

@@ -394,9 +394,9 @@ def test_undo_refuses_a_record_that_is_cut_short():
     lines = contents("out.sdc.jsonl").splitlines(keepends=True)
     for keep in (1, 5, len(lines) - 2):
         open("short", "wb").write(b"".join(lines[:keep]))
-        run("undo", "short", "out", code=3, err="9 sites")
+        run("undo", "short", "out", code=3, err="9 of its header")
         open("short", "ab").write(lines[-1])
-        run("undo", "short", "out", code=3, err="9 sites")
+        run("undo", "short", "out", code=3, err="9 of its header")
     assert contents("out") == altered
     open("short", "wb").write(b"".join(lines[:-1]))  # killed before the last line: complete
     run("undo", "short", "out", out="out: ")

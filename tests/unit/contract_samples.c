@@ -194,7 +194,9 @@ void sample_header(struct sdc_record_header *h) {
         .tool = sample_text("sdclab 0.1.0"),
         .seed = UINT64_MAX,
         .support_bits = (uint64_t)1 << 40,
+        .removed_bits = 7,
         .planned = 5,
+        .elements = 4,
         .source = sample_text("in put.h5"),
         .file = sample_text("out \"put\".h5"),
         .format = sample_text("hdf5"),
@@ -214,17 +216,26 @@ struct sdc_record_change sample_change(size_t i) {
     static char w[] = "model/conv1.weight", step[] = "loop/step", odd[] = "odd \"[0]@name\"";
     static char at[] = "[2,0,4]", scalar[] = "[]";
     static const struct sdc_record_change changes[SAMPLE_CHANGES] = {
+#define ROW(t, d, p, r, e, x, o, big, operator, b, was, is)                                        \
+    .tensor = t, .dtype = SDC_DTYPE_##d, .part = SDC_PART_##p, .role = SDC_ROLE_##r, .elem = e,    \
+    .index = x, .offset = o, .big_endian = big, .op = SDC_OP_##operator, .bits = b,                \
+    .old_raw = was, .new_raw = is
         /* 0.1f with the top exponent bit flipped is 3.4e37 */
-        {w, SDC_DTYPE_F32, SDC_PART_MODEL, SDC_ROLE_WEIGHT, 14, at, 4096, false, SDC_OP_FLIP,
-         0x40000000, 0x3DCCCCCD, 0x7DCCCCCD},
-        {w, SDC_DTYPE_F16, SDC_PART_MODEL, SDC_ROLE_WEIGHT, 14, at, 4098, true, SDC_OP_FLIP, 0x8001,
-         0x3C00, 0xBC01},
-        {odd, SDC_DTYPE_F64, SDC_PART_NONE, SDC_ROLE_OTHER, 0, scalar, 1ull << 40, false,
-         SDC_OP_VALUE, 0, 0x3FF0000000000000, 0x7FF8000000000000},
-        {step, SDC_DTYPE_I64, SDC_PART_LOOP, SDC_ROLE_COUNTER, 0, scalar, 8, true, SDC_OP_FLIP,
-         1ull << 63, 300, 300 | 1ull << 63},
-        {step, SDC_DTYPE_U64, SDC_PART_LOOP, SDC_ROLE_RNG, 0, scalar, 16, false, SDC_OP_FLIP, 1,
-         UINT64_MAX, UINT64_MAX - 1},
+        {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, FLIP, 0x40000000, 0x3DCCCCCD, 0x7DCCCCCD)},
+        {ROW(w, F16, MODEL, WEIGHT, 14, at, 4098, true, FLIP, 0x8001, 0x3C00, 0xBC01)},
+        {ROW(odd, F64, NONE, OTHER, 0, scalar, 1ull << 40, false, VALUE, 0, 0x3FF0000000000000,
+             0x7FF8000000000000)},
+        {ROW(step, I64, LOOP, COUNTER, 0, scalar, 8, true, FLIP, 1ull << 63, 300,
+             300 | 1ull << 63)},
+        {ROW(step, U64, LOOP, RNG, 0, scalar, 16, false, FLIP, 1, UINT64_MAX, UINT64_MAX - 1)},
+        {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, SET0, 0x3, 0x3DCCCCCD, 0x3DCCCCCC),
+         .weight = 12.5},
+        {ROW(w, F8_E4M3, MODEL, WEIGHT, 14, at, 4096, false, SET1, 0x81, 0x38, 0xB9)},
+        {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, BURST, 0xc0000000, 0x3DCCCCCD,
+             0xFDCCCCCD)},
+        {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, SWAP, 0, 0x3DCCCCCD, 0x7F800001),
+         .other = 3},
+#undef ROW
     };
     return changes[i];
 }

@@ -18,7 +18,7 @@ void sample_message(enum sdc_worker_kind kind, struct sdc_worker_message *m);
 
 void sample_header(struct sdc_record_header *h); /* release through a struct sdc_record */
 /* Several operators, types and byte orders; i below SAMPLE_CHANGES; texts are static. */
-#define SAMPLE_CHANGES 5
+#define SAMPLE_CHANGES 9
 struct sdc_record_change sample_change(size_t i);
 
 char *sample_text(const char *s); /* a copy to be owned by a struct */

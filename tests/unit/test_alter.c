@@ -342,7 +342,7 @@ static void given_list(void **state) {
     struct sdc_buf before = read_file(SOURCE);
     struct sdc_fault faults[] = {{.tensor = 2, .elem = 3, .bits = 1u << 30},
                                  {.tensor = 4, .elem = 19, .bits = 0x8001}};
-    struct sdc_fault_list list = {faults, 2, 3};
+    struct sdc_fault_list list = {.faults = faults, .n = 2, .n_sites = 3};
     struct sdc_alter_options o = {.output = OUT, .list = &list};
     struct sdc_alter_result r;
     assert_ok(alter(WORDS("flips", "3"), &o, &r));

@@ -192,12 +192,14 @@ static void words_set_members(void **state) {
     char *json, *copied;
     struct sdc_choice copy;
     assert_ok(sdc_choice_to_json(&c, &json, &err));
-    assert_string_equal(json,
-                        "{\"at\":[],\"bits\":\"exponent\",\"dtype\":[\"F32\",\"F16\"],"
-                        "\"exhaustive\":false,\"flips\":100,\"not_tensors\":[\"*.bias\"],"
-                        "\"op\":\"flip\",\"part\":[\"model\"],\"role\":[\"weight\",\"norm-scale\"],"
-                        "\"sample\":\"tensors\",\"tensors\":[\"model/conv*\","
-                        "\"model/fc?.weight\"]}");
+    assert_string_equal(
+        json, "{\"at\":[],\"bits\":\"exponent\",\"checksum\":\"mend\",\"compat\":\"none\","
+              "\"dtype\":[\"F32\",\"F16\"],\"exhaustive\":false,\"flips\":100,"
+              "\"not_result\":\"none\",\"not_tensors\":[\"*.bias\"],"
+              "\"op\":\"flip\",\"part\":[\"model\"],\"rate\":null,"
+              "\"role\":[\"weight\",\"norm-scale\"],"
+              "\"sample\":\"tensors\",\"tensors\":[\"model/conv*\","
+              "\"model/fc?.weight\"]}");
     assert_ok(sdc_choice_copy(&copy, &c, &err));
     sdc_choice_release(&c);
     assert_ok(sdc_choice_to_json(&copy, &copied, &err));
@@ -242,6 +244,98 @@ static void values_of_the_operator(void **state) {
     }
 }
 
+/* Every word of the full set is read, written as JSON and read back the same. */
+static void every_word_there_and_back(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[8];
+        const char *json[3];
+    } cases[] = {
+        {{"op", "flip=3", "bits", "mantissa"}, {"\"op\":\"flip=3\"", "\"bits\":\"mantissa\""}},
+        {{"op", "flip=1"}, {"\"op\":\"flip\""}},
+        {{"op", "set0"}, {"\"op\":\"set0\""}},
+        {{"op", "set1"}, {"\"op\":\"set1\""}},
+        {{"op", "mask=0xF0"}, {"\"op\":\"mask=f0\""}},
+        {{"op", "mask=ffffffffffffffff"}, {"\"op\":\"mask=ffffffffffffffff\""}},
+        {{"op", "mask=5/4"}, {"\"op\":\"mask=5/4\""}},
+        {{"op", "burst=64"}, {"\"op\":\"burst=64\""}},
+        {{"op", "scale=-1e3"}, {"\"op\":\"scale=-1e+03\""}},
+        {{"op", "random"}, {"\"op\":\"random\""}},
+        {{"op", "swap"}, {"\"op\":\"swap\""}},
+        {{"sample", "elements"}, {"\"sample\":\"elements\"", "\"rate\":null"}},
+        {{"sample", "bytes"}, {"\"sample\":\"bytes\""}},
+        {{"sample", "stratified"}, {"\"sample\":\"stratified\""}},
+        {{"sample", "attempts", "flips", "9"}, {"\"sample\":\"attempts\"", "\"rate\":1"}},
+        {{"sample", "attempts", "flips", "9", "rate", "0.25"}, {"\"rate\":0.25", "\"flips\":9"}},
+        {{"rate", "0.25", "flips", "9", "sample", "attempts"}, {"\"rate\":0.25", "\"flips\":9"}},
+        {{"rate", "1e-9"}, {"\"rate\":1e-09", "\"flips\":null"}},
+        {{"rate", "0"}, {"\"rate\":0", "\"flips\":null"}},
+        {{"not-result", "nan"}, {"\"not_result\":\"nan\""}},
+        {{"not-result", "inf,nan"}, {"\"not_result\":\"nan,inf\""}},
+        {{"not-result", "nan", "not-result", "none"}, {"\"not_result\":\"none\""}},
+        {{"checksum", "stale"}, {"\"checksum\":\"stale\""}},
+        {{"compat", "hdf5-corrupter"},
+         {"\"compat\":\"hdf5-corrupter\"", "\"sample\":\"attempts\""}},
+        {{"dtype", "float8_e4m3fn,U4"}, {"\"dtype\":[\"F8_E4M3\",\"U4\"]"}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sdc_choice c, back;
+        char *json, *again;
+        sdc_choice_init(&c);
+        for (int k = 0; k < 8 && cases[i].words[k]; k += 2)
+            assert_ok(sdc_choice_set(&c, cases[i].words[k], cases[i].words[k + 1], &err));
+        assert_ok(sdc_choice_check(&c, &err));
+        assert_ok(sdc_choice_to_json(&c, &json, &err));
+        for (int k = 0; k < 3 && cases[i].json[k]; k++)
+            if (!strstr(json, cases[i].json[k]))
+                fail_msg("expected %s in %s", cases[i].json[k], json);
+        assert_ok(sdc_choice_from_json(json, strlen(json), &back, &err));
+        assert_ok(sdc_choice_to_json(&back, &again, &err));
+        assert_string_equal(json, again);
+        assert_int_equal(c.mode, back.mode);
+        sdc_text_free(json);
+        sdc_text_free(again);
+        sdc_choice_release(&c);
+        sdc_choice_release(&back);
+    }
+}
+
+/* What a choice makes of a type, by hand. */
+static void sites_of_types(void **state) {
+    (void)state;
+    static const struct {
+        const char *words[4];
+        enum sdc_dtype dtype;
+        uint64_t bits;
+        unsigned sites;
+    } cases[] = {
+        {{"op", "flip"}, SDC_DTYPE_F32, UINT32_MAX, 32},
+        {{"op", "flip"}, SDC_DTYPE_U4, 0xf, 4},
+        {{"op", "flip", "bits", "exponent"}, SDC_DTYPE_F8_E8M0, 0xff, 8},
+        {{"op", "flip", "bits", "sign"}, SDC_DTYPE_F8_E8M0, 0, 0},
+        {{"op", "flip=3", "bits", "mantissa"}, SDC_DTYPE_F8_E4M3, 7, 1},
+        {{"op", "flip=4", "bits", "mantissa"}, SDC_DTYPE_F8_E4M3, 7, 0},
+        {{"op", "set1", "bits", "msb:0-1"}, SDC_DTYPE_F16, 0xc000, 2},
+        {{"op", "burst=3"}, SDC_DTYPE_F4, 0xf, 4}, /* cut off at the top */
+        {{"op", "mask=180/9"}, SDC_DTYPE_F16, 0xff, 8},
+        {{"op", "mask=180/9"}, SDC_DTYPE_U8, 0, 0},
+        {{"op", "mask=180"}, SDC_DTYPE_F16, 0xffff, 1},
+        {{"op", "mask=180"}, SDC_DTYPE_U8, 0xff, 0},
+        {{"op", "value=1"}, SDC_DTYPE_F32, UINT32_MAX, 1},
+        {{"compat", "hdf5-corrupter", "bits", "exponent"}, SDC_DTYPE_F32, 0x7f800000, 8},
+        {{"compat", "hdf5-corrupter", "bits", "exponent"}, SDC_DTYPE_I64, UINT64_MAX, 64},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct sdc_choice c;
+        sdc_choice_init(&c);
+        for (int k = 0; k < 4 && cases[i].words[k]; k += 2)
+            assert_ok(sdc_choice_set(&c, cases[i].words[k], cases[i].words[k + 1], &err));
+        assert_true(sdc_choice_bits(&c, cases[i].dtype) == cases[i].bits);
+        assert_int_equal(sdc_choice_sites(&c, cases[i].dtype), cases[i].sites);
+        sdc_choice_release(&c);
+    }
+}
+
 static void wrong_words_say_what_is_allowed(void **state) {
     (void)state;
     static const struct {
@@ -251,21 +345,35 @@ static void wrong_words_say_what_is_allowed(void **state) {
         {"flips", "1.5", "found '1.5'"},
         {"flips", "", "flips"},
         {"exhaustive", "yes", "expected true or false"},
-        {"sample", "elements", "not supported yet: 'elements'; supported are bits, tensors"},
-        {"sample", "stratified", "not supported yet"},
-        {"sample", "random", "expected bits or tensors"},
-        {"op", "set0", "not supported yet: 'set0'; supported are flip, value=X"},
-        {"op", "mask=ff", "not supported yet"},
-        {"op", "swap", "not supported yet"},
-        {"op", "flop", "expected flip or value=X"},
+        {"sample", "random",
+         "sample: expected bits, tensors, elements, bytes, stratified or attempts"},
+        {"op", "flop", "expected flip, flip=K"},
         {"op", "value=", "op: value: expected 0, nan, inf, -inf or a number"},
         {"op", "value=1e999", "op: value"},
         {"op", "value=3x", "found '3x'"},
-        {"rate", "0.1", "not supported yet: 'rate'; supported are flips"},
-        {"not-result", "nan", "not supported yet: 'not-result'"},
-        {"not_result", "nan", "not supported yet"},
-        {"checksum", "mend", "not supported yet"},
-        {"compat", "hdf5-corrupter", "not supported yet"},
+        {"op", "set0=1", "op: expected flip, flip=K, set0, set1, mask=HEX"},
+        {"op", "mask", "op: expected flip"},
+        {"op", "mask=", "op: mask: expected 1 to 16 hex digits that are not all 0"},
+        {"op", "mask=0", "not all 0"},
+        {"op", "mask=12345678123456781", "1 to 16 hex digits"},
+        {"op", "mask=fg", "found 'fg'"},
+        {"op", "mask=1f/4", "op: mask: expected the length of the mask in bits after the /"},
+        {"op", "mask=1f/65", "at most 64"},
+        {"op", "mask=1f/", "at most 64"},
+        {"op", "burst=0", "op: burst: expected 1 to 64 bits, found '0'"},
+        {"op", "burst=65", "op: burst"},
+        {"op", "flip=65", "op: flip: expected 1 to 64 bits"},
+        {"op", "scale=inf", "op: scale: expected a finite number"},
+        {"op", "scale=nan", "op: scale"},
+        {"op", "scale=x", "op: scale"},
+        {"rate", "1.1", "rate: expected a probability, 0 to 1"},
+        {"rate", "-0.1", "rate: expected a probability"},
+        {"rate", "nan", "rate: expected a probability"},
+        {"rate", "few", "found 'few'"},
+        {"not-result", "zero", "not-result: expected a list of nan, inf, or none, found 'zero'"},
+        {"not-result", "nan,", "found ''"},
+        {"checksum", "fix", "checksum: expected mend or stale, found 'fix'"},
+        {"compat", "pytorchfi", "compat: expected none or hdf5-corrupter"},
         {"role", "weights", "role: expected a list of weight, bias, norm-scale"},
         {"role", "", "found ''"},
         {"role", "weight,", "found ''"},
@@ -303,8 +411,20 @@ static void contradictions_are_refused(void **state) {
         {{"sample", "bits", "at", "w[0]@lsb:1"}, "sample: a way to draw does not go with at", 0},
         {{"exhaustive", "true", "sample", "tensors"}, "sample", 0},
         {{"bits", "sign", "at", "w[0]@lsb:1"}, "bits: sites listed by at", 0},
-        {{"bits", "sign", "op", "value=0"}, "bits: op value replaces whole elements", 0},
-        {{"at", "w[0]@lsb:1", "op", "value=0"}, "op value replaces whole elements", 0},
+        {{"bits", "sign", "op", "value=0"}, "bits: op value takes whole elements", 0},
+        {{"at", "w[0]@lsb:1", "op", "value=0"}, "op value takes whole elements", 0},
+        {{"at", "w[0]", "op", "set1"}, "op set1 needs a bit", 0},
+        {{"at", "w[0]@lsb:1", "op", "flip=3"}, "op flip takes whole elements", 0},
+        {{"at", "w[0]@lsb:1", "op", "mask=3"}, "op mask takes whole elements", 0},
+        {{"at", "w[0]", "op", "mask=3/2"}, "op mask needs a bit", 0},
+        {{"bits", "sign", "op", "mask=3"}, "bits: op mask takes whole elements", 0},
+        {{"bits", "sign", "op", "swap"}, "bits: op swap takes whole elements", 0},
+        {{"rate", "0.5", "flips", "3"}, "flips: a number to draw does not go with rate", 0},
+        {{"rate", "0.5", "sample", "bytes"}, "sample: a way to draw does not go with rate", 0},
+        {{"rate", "0.5", "exhaustive", "true"}, "rate: does not go with exhaustive", 0},
+        {{"rate", "0.5", "at", "w[0]@lsb:1"}, "rate: does not go with at", 0},
+        {{"sample", "bits", "compat", "hdf5-corrupter"}, "draws by attempts", 0},
+        {{"not-result", "nan", "op", "swap"}, "not-result: does not go with op swap", 0},
         {{"at", "w[0]"}, "op flip needs a bit, such as @lsb:30", 0},
         {{"at", "w[0]@lsb:1", "exhaustive", "true"}, "does not go with sites listed", 1},
         {{"exhaustive", "true", "at", "w[0]@lsb:1"}, "does not go with exhaustive", 1},
@@ -409,6 +529,11 @@ static void admits_by_every_filter(void **state) {
     assert_ok(sdc_choice_set(&c, "tensors", "odd[*]name", &err));
     t.name = "odd[*]name"; /* as an exact name */
     assert_true(sdc_choice_admits(&c, &t));
+    t.shared = "view of other"; /* not drawn, but altered where it is named */
+    assert_false(sdc_choice_admits(&c, &t));
+    assert_ok(sdc_choice_set(&c, "at", "odd[*]name[0]@lsb:0", &err));
+    assert_true(sdc_choice_admits(&c, &t));
+    t.shared = NULL;
     t.locked = "compressed";
     assert_false(sdc_choice_admits(&c, &t));
     t.locked = NULL;
@@ -462,6 +587,8 @@ int main(void) {
         cmocka_unit_test(wrong_sites_are_refused),
         cmocka_unit_test(words_set_members),
         cmocka_unit_test(values_of_the_operator),
+        cmocka_unit_test(every_word_there_and_back),
+        cmocka_unit_test(sites_of_types),
         cmocka_unit_test(wrong_words_say_what_is_allowed),
         cmocka_unit_test(contradictions_are_refused),
         cmocka_unit_test(json_is_checked),

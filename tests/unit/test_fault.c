@@ -371,12 +371,12 @@ static void wrong_named_sites(void **state) {
 static void operators_and_their_inverse(void **state) {
     (void)state;
     struct sdc_fault flip = {.op = SDC_OP_FLIP, .bits = 0x40000001};
-    assert_int_equal(sdc_fault_apply(&flip, SDC_DTYPE_F32, 0x3d4ccccd), 0x7d4ccccc);
-    assert_int_equal(sdc_fault_apply(&flip, SDC_DTYPE_F32, 0x7d4ccccc), 0x3d4ccccd);
-    assert_int_equal(sdc_fault_apply(&flip, SDC_DTYPE_F32, 0x7f800001), 0x3f800000);
+    assert_int_equal(sdc_fault_apply(&flip, SDC_DTYPE_F32, 0x3d4ccccd, 0), 0x7d4ccccc);
+    assert_int_equal(sdc_fault_apply(&flip, SDC_DTYPE_F32, 0x7d4ccccc, 0), 0x3d4ccccd);
+    assert_int_equal(sdc_fault_apply(&flip, SDC_DTYPE_F32, 0x7f800001, 0), 0x3f800000);
     struct sdc_fault value = {.op = SDC_OP_VALUE, .value = 0x7fc00000};
-    assert_int_equal(sdc_fault_apply(&value, SDC_DTYPE_F32, 0x3d4ccccd), 0x7fc00000);
-    assert_int_equal(sdc_fault_apply(&value, SDC_DTYPE_F32, 0x7fc00000), 0x7fc00000);
+    assert_int_equal(sdc_fault_apply(&value, SDC_DTYPE_F32, 0x3d4ccccd, 0), 0x7fc00000);
+    assert_int_equal(sdc_fault_apply(&value, SDC_DTYPE_F32, 0x7fc00000, 0), 0x7fc00000);
 }
 
 static void lists_map_to_other_tensors(void **state) {

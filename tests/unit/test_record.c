@@ -101,6 +101,11 @@ static void lines_hold_the_bytes_of_the_file(void **state) {
         "\"new_value\":-9223372036854775508}\n",
         "\"bits\":[0],\"old\":\"ffffffffffffffff\",\"new\":\"feffffffffffffff\","
         "\"old_value\":\"18446744073709551615\",\"new_value\":\"18446744073709551614\"}\n",
+        "\"op\":\"set0\",\"bits\":[0,1],\"weight\":12.5,\"old\":\"cdcccc3d\",\"new\":\"cccccc3d\"",
+        "\"op\":\"set1\",\"bits\":[0,7],\"old\":\"38\",\"new\":\"b9\",\"old_value\":1,"
+        "\"new_value\":-1.1}\n",
+        "\"op\":\"burst\",\"bits\":[30,31],\"old\":\"cdcccc3d\",\"new\":\"cdccccfd\"",
+        "\"op\":\"swap\",\"bits\":[],\"other\":3,\"old\":\"cdcccc3d\",\"new\":\"0100807f\"",
     };
     for (size_t i = 0; i < SAMPLE_CHANGES; i++) {
         struct sdc_record_change c = sample_change(i);
