@@ -152,7 +152,9 @@ struct sdc_ckpt_sum {
         unsigned file;
         uint64_t offset;
     } places[2];
-    bool unknown; /* the writer left it out (stored as 0): neither checked nor mended */
+    bool unknown;     /* the writer left it out (stored as 0): neither checked nor mended */
+    uint32_t initial; /* of CRC kinds: the CRC of what goes before the covered bytes (lengths that
+                         the writer summed in another form than it stored); 0: nothing */
     unsigned level;
 };
 /* All sums of the checkpoint. Some formats only look for those of mapped elements until this is

@@ -122,7 +122,7 @@ static enum sdc_status compute(struct slot *s, const struct sdc_ckpt_sum *sum,
     enum sdc_crc crc = sum->kind == SDC_SUM_CRC32 ? SDC_CRC32 : SDC_CRC32C;
     if (sum->kind == SDC_SUM_FLETCHER32 || sum->kind == SDC_SUM_LOOKUP3)
         return compute_whole(s, sum, err);
-    s->computed = 0;
+    s->computed = sum->initial;
     if (sum->deflated && sum->kind == SDC_SUM_CRC32)
         SDC_TRY(inflate(s, sum, err));
     else
@@ -183,11 +183,12 @@ static enum sdc_status commit(void *user, void *slot, uint64_t task, struct sdc_
         return sdc__verify_find(c->v, SDC_FINDING_DAMAGE, sum->what, err, "%s", s->found.message);
     return sdc__verify_find(
         c->v, SDC_FINDING_DAMAGE, sum->what, err,
-        "checksum: stored %s %08x at byte %llu of %s, computed %08x over bytes %llu to %llu",
+        "checksum: stored %s %08x at byte %llu of %s, computed %08x over bytes %llu to %llu of %s",
         sdc_sum_kind_name(sum->kind), s->stored[wrong],
         (unsigned long long)sum->places[wrong].offset,
         sdc_ckpt_file(c->v->ckpt, sum->places[wrong].file).name, s->computed,
-        (unsigned long long)sum->offset, (unsigned long long)(sum->offset + sum->size));
+        (unsigned long long)sum->offset, (unsigned long long)(sum->offset + sum->size),
+        sdc_ckpt_file(c->v->ckpt, sum->file).name);
 }
 
 static enum sdc_status check_all(struct sdc_verifying *v, struct sdc_error *err) {

@@ -190,7 +190,7 @@ static void gather(const unsigned char *from, uint64_t first_bit, uint64_t step,
     if (bits < 8) {
         const unsigned mask = (1u << bits) - 1;
         for (uint64_t k = 0; k < n; k++, first_bit += step)
-            to[k] = (unsigned char)(from[first_bit / 8] >> first_bit % 8 & mask);
+            to[k] = (unsigned char)((unsigned)from[first_bit / 8] >> first_bit % 8 & mask);
         return;
     }
     const size_t size = bits / 8;

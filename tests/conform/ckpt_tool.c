@@ -82,6 +82,7 @@ static void add_sum(struct sdc_jw *w, const struct sdc_ckpt_sum *s) {
     sdc__jw_ku64(w, "file", s->file);
     sdc__jw_ku64(w, "offset", s->offset);
     sdc__jw_ku64(w, "size", s->size);
+    sdc__jw_ku64(w, "initial", s->initial);
     sdc__jw_kbool(w, "unknown", s->unknown);
     sdc__jw_ku64(w, "level", s->level);
     sdc__jw_key(w, "places");

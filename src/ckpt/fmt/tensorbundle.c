@@ -210,26 +210,41 @@ static enum sdc_status note_extent(struct bundle *b, const struct info *info, si
     return SDC_OK;
 }
 
-/* The entry's checksum, and whether it can be mended. whole: it covers the bytes as they are. */
+/* How the checksum of an entry relates to the bytes of the file. */
+enum covers {
+    COVERS_BYTES,
+    COVERS_STRINGS, /* their lengths in another form: tensorbundle_strings.c */
+    COVERS_OTHER    /* variants, resources: not known here */
+};
+
+/* The entry's checksum, and whether it can be mended. */
 static enum sdc_status add_sum(struct bundle *b, const char *what, const struct info *info,
-                               bool whole, struct sdc_ckpt_entry *e, struct sdc_error *err) {
+                               enum covers covers, struct sdc_ckpt_entry *e,
+                               struct sdc_error *err) {
+    const unsigned file = (unsigned)(1 + info->shard);
     struct sdc_ckpt_sum sum = {.kind = SDC_SUM_CRC32C_MASKED,
                                .what = what,
-                               .file = (unsigned)(1 + info->shard),
+                               .file = file,
                                .offset = info->offset,
                                .size = info->size};
-    if (info->crc_at != UINT64_MAX) {
-        sum.n_places = 1;
-        sum.places[0].file = 0;
-        sum.places[0].offset = info->crc_at;
-    } else if (b->index.blocks[info->entry->block].snappy) {
+    if (b->index.blocks[info->entry->block].snappy)
         SDC_TRY(sdc__entry_lock(e, err, "its checksum is in a compressed block of the index"));
-    } else {
+    else if (info->crc_at == UINT64_MAX)
         SDC_TRY(sdc__entry_lock(e, err, "the index has no place for its checksum"));
+    if (info->crc_at != UINT64_MAX && covers == COVERS_STRINGS)
+        return sdc__tb_keep_strings(b->ckpt,
+                                    &(struct sdc_tb_strings){.what = (char *)(uintptr_t)what,
+                                                             .n = e->desc.n_elems,
+                                                             .file = file,
+                                                             .offset = info->offset,
+                                                             .size = info->size,
+                                                             .crc_at = info->crc_at},
+                                    err);
+    if (info->crc_at != UINT64_MAX && covers == COVERS_BYTES) {
+        sum.n_places = 1;
+        sum.places[0].offset = info->crc_at;
     }
-    sum.unknown = !whole || sum.n_places == 0;
-    if (sum.unknown)
-        sum.n_places = 0;
+    sum.unknown = sum.n_places == 0;
     return sdc__ckpt_add_sum(b->ckpt, &sum, err);
 }
 
@@ -297,8 +312,11 @@ static enum sdc_status add_whole(struct bundle *b, struct sdc_ckpt_entry *e, siz
         SDC_TRY(sdc__entry_contiguous(e, (unsigned)(1 + info->shard), info->offset, err));
     }
     SDC_TRY(note_extent(b, info, tensor, err));
-    /* the checksum of strings and variants covers their lengths in another form than the file's */
-    return add_sum(b, what, info, e->desc.dtype_known, e, err);
+    const struct type *t = find_type(info->dtype);
+    enum covers covers = COVERS_BYTES; /* of types unknown here, too: only objects are otherwise */
+    if (t && !t->ours)
+        covers = strcmp(t->name, "string") == 0 ? COVERS_STRINGS : COVERS_OTHER;
+    return add_sum(b, what, info, covers, e, err);
 }
 
 /* ---- slices ---- */
@@ -448,7 +466,7 @@ static enum sdc_status add_slice(struct bundle *b, struct sdc_ckpt_entry *e, siz
     SDC_TRY_OUT(st, note_extent(b, &part, tensor, err));
     *held += n;
     e->stored_size += part.size;
-    st = add_sum(b, part_what, &part, true, e, err);
+    st = add_sum(b, part_what, &part, COVERS_BYTES, e, err);
 out:
     sdc__free(part_what);
     sdc__buf_release(&key);
@@ -670,6 +688,9 @@ static enum sdc_status tb_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_sour
                                struct sdc_error *err) {
     struct sdc_tb_set set;
     struct bundle b = {.ckpt = ckpt, .index = SDC_SST_INIT};
+    ckpt->priv = sdc__calloc(1, sizeof(struct sdc_tb_state));
+    if (!ckpt->priv)
+        return SDC_NOMEM(err, ckpt->path);
     SDC_TRY(sdc__tb_find(ckpt, source, &set, err));
     enum sdc_status st = open_set(&b, &set, err);
     sdc__sst_release(&b.index);
@@ -684,4 +705,6 @@ const struct sdc_ckpt_fmt_ops sdc__fmt_tensorbundle = {
     .is_set = true,
     .sniff = sdc__tb_sniff,
     .open = tb_open,
+    .find_sums = sdc__tb_find_sums,
+    .close = sdc__tb_close,
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by the files of the TensorBundle format: which files make up a bundle
- * (tensorbundle_set.c), its entries (tensorbundle.c), names from the object graph
- * (tensorbundle_graph.c).
+ * (tensorbundle_set.c), its entries (tensorbundle.c), checksums of strings
+ * (tensorbundle_strings.c), names from the object graph (tensorbundle_graph.c).
  */
 #ifndef SDC_CKPT_FMT_TENSORBUNDLE_H
 #define SDC_CKPT_FMT_TENSORBUNDLE_H
@@ -31,6 +31,25 @@ enum sdc_status sdc__tb_member(struct sdc_ckpt *ckpt, const struct sdc_tb_set *s
  * SavedModel. */
 enum sdc_status sdc__tb_companions(struct sdc_ckpt *ckpt, const struct sdc_tb_set *set,
                                    struct sdc_error *err) SDC_MUST_CHECK;
+
+/* What the checksum of a tensor of strings needs, kept until someone asks for checksums. */
+struct sdc_tb_strings {
+    char *what; /* owned */
+    uint64_t n; /* strings */
+    unsigned file;
+    uint64_t offset, size, crc_at; /* crc_at: in member 0 */
+};
+
+struct sdc_tb_state { /* ckpt->priv */
+    struct sdc_tb_strings *strings;
+    size_t n, cap;
+};
+
+/* Adds the checksums of tensors of strings (find_sums). SDC_INVALID where lengths are damaged. */
+enum sdc_status sdc__tb_find_sums(struct sdc_ckpt *ckpt, struct sdc_error *err);
+enum sdc_status sdc__tb_keep_strings(struct sdc_ckpt *ckpt, const struct sdc_tb_strings *strings,
+                                     struct sdc_error *err) SDC_MUST_CHECK; /* what is copied */
+void sdc__tb_close(struct sdc_ckpt *ckpt);
 
 /* Gives tensors the names that the object graph holds for their keys as aliases. `entry_of` maps
  * entries of the index to tensors (SIZE_MAX: none). Damage becomes a note. */
