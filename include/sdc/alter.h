@@ -28,6 +28,7 @@
 #include "sdc/choice.h"
 #include "sdc/ckpt.h"
 #include "sdc/fault.h"
+#include "sdc/name_map.h"
 #include "sdc/record.h"
 #include "sdc/status.h"
 
@@ -49,6 +50,7 @@ struct sdc_alter_options {
     const struct sdc_ckpt_options *open; /* how the checkpoint is opened; may be NULL */
     const struct sdc_fault_list *list; /* not NULL: these faults (tensor = index in the checkpoint)
                                           instead of drawing; choice is only recorded */
+    const char *origin;                /* for the record: where the list is from; may be NULL */
 };
 
 struct sdc_alter_result {
@@ -92,6 +94,36 @@ struct sdc_undo_result {
 SDC_API enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync,
                                  struct sdc_undo_result *result,
                                  struct sdc_error *err) SDC_MUST_CHECK;
+
+/* ---- the same faults elsewhere ---- */
+
+struct sdc_replay_options {
+    struct sdc_alter_options alter; /* seed, block, trial, list and origin are not looked at */
+    const struct sdc_name_map *map; /* which tensor is which (sdc/name_map.h); NULL: by name */
+    const char *from;  /* the checkpoint that the record speaks of, for the shapes of its tensors;
+                          NULL: they are worked out from the other side's */
+    bool exact;        /* refuse unless every element holds the value that the record found there */
+    bool skip_missing; /* leave out changes of tensors that have no counterpart; else refuse */
+};
+
+struct sdc_replay_result {
+    struct sdc_alter_result alter;
+    uint64_t changes; /* in the record */
+    uint64_t skipped; /* of them, by skip_missing */
+};
+
+/* Does to the checkpoint at path what a record says was done to another: each change's operator on
+ * the same element's own value, under the map. Bits need an element of the same type; a value is
+ * rounded to the type, a factor multiplies any, a random value is drawn by the same number. The new
+ * record has the choice and seed of the old one and names it as its origin; its support is the one
+ * that the choice has here. SDC_MISMATCH naming the tensor where one has no counterpart, another
+ * type, or a shape in which the record's element is elsewhere, where exact fails, and for a record
+ * that was cut short; else as sdc_alter. result is untouched on failure; else release
+ * result->alter. */
+SDC_API enum sdc_status sdc_replay(const char *record_path, const char *path,
+                                   const struct sdc_replay_options *options,
+                                   struct sdc_replay_result *result,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
 
 #ifdef __cplusplus
 }

@@ -80,7 +80,9 @@ struct sdc_name_link {
     size_t to;     /* index into `to`; SDC_NAME_NONE: it has no counterpart */
     char *why;     /* then: in a few words, without the tensor's own name; else NULL; owned */
     bool left_out; /* then: a rule says so ('-') */
-    struct sdc_name_axis *axes; /* owned; NULL: element i is element i */
+    bool reshaped; /* axes are those of another shape that the source was given first */
+    struct sdc_name_axis *axes; /* slowest of the source first; owned; NULL: element i is element i
+                                 */
     unsigned n_axes;
 };
 

@@ -54,7 +54,9 @@ struct sdc_record_header {
     char *file;            /* path as given of the file that holds the changes */
     char *format;          /* "hdf5", "safetensors" */
     struct sdc_file_identity identity;
-    bool synced; /* false: --no-sync */
+    bool synced;  /* false: --no-sync */
+    char *origin; /* path as given of the record whose faults these are; NULL: drawn for this file
+                   */
 };
 
 struct sdc_record_change {

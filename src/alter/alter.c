@@ -92,6 +92,7 @@ static enum sdc_status write_record(struct job *job, const char *file, struct sd
         .format = job->plan.format,
         .identity = job->identity,
         .synced = !job->options->no_sync,
+        .origin = (char *)(uintptr_t)job->options->origin,
     };
     return sdc__record_create(job->options->record_path, &header, job->plan.changes,
                               job->plan.n_changes, job->plan.stamp.mode, !job->options->no_sync,

@@ -14,6 +14,7 @@
 extern const struct sdc_command sdc_cmd_inspect;
 extern const struct sdc_command sdc_cmd_alter;
 extern const struct sdc_command sdc_cmd_undo;
+extern const struct sdc_command sdc_cmd_replay;
 extern const struct sdc_command sdc_cmd_diff;
 extern const struct sdc_command sdc_cmd_scan;
 extern const struct sdc_command sdc_cmd_predict;
@@ -31,6 +32,7 @@ const struct sdc_command *const sdc_commands[] = {
     &sdc_cmd_inspect,
     &sdc_cmd_alter,
     &sdc_cmd_undo,
+    &sdc_cmd_replay,
     &sdc_cmd_diff,
     &sdc_cmd_verify,
     &sdc_cmd_seal,

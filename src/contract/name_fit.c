@@ -144,6 +144,7 @@ enum sdc_status sdc__name_fit(const struct sdc_tensor_desc *from, const struct s
                               const struct sdc__axis_rule *rule, struct sdc_name_link *link,
                               struct sdc_error *err) {
     struct shapes s = {0};
+    link->reshaped = rule->n_view > 0;
     bool known = from->shape || from->rank == 0;
     if (from->rank > SDC_MAX_RANK || to->rank > SDC_MAX_RANK)
         return refuse(link, sdc__asprintf("it has more than %d axes", SDC_MAX_RANK), err);
