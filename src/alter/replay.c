@@ -15,6 +15,7 @@ struct source {
     const char *name;
     size_t first, n;
     struct sdc_tensor_desc desc;
+    size_t link; /* among the links */
 };
 
 struct replay {
@@ -76,7 +77,7 @@ static enum sdc_status describe(const struct replay *r, struct source *s, struct
             return MISMATCH("%s: has no tensor %s, of which %s speaks", r->options->from, s->name,
                             r->record_path);
         s->desc = *sdc_ckpt_tensor(r->from, i);
-        s->desc.name = s->name;
+        s->link = i;
         return SDC_OK;
     }
     s->desc = (struct sdc_tensor_desc){.name = s->name,
@@ -89,6 +90,7 @@ static enum sdc_status describe(const struct replay *r, struct source *s, struct
         return SDC_ERR(err, SDC_INVALID, "%s: tensor %s: '%s' is no index", r->record_path, s->name,
                        c->index);
     s->desc.n_elems = s->desc.rank == 0;
+    s->link = (size_t)(s - r->sources);
     return SDC_OK;
 }
 
@@ -125,18 +127,19 @@ static enum sdc_status check_whole(const struct replay *r, struct sdc_error *err
 }
 
 static enum sdc_status resolve(struct replay *r, struct sdc_error *err) {
-    size_t n = sdc_ckpt_count(r->to);
-    const struct sdc_tensor_desc **from = sdc__calloc(r->n_sources, sizeof *from);
+    size_t n = sdc_ckpt_count(r->to), n_from = r->from ? sdc_ckpt_count(r->from) : r->n_sources;
+    const struct sdc_tensor_desc **from = sdc__calloc(n_from, sizeof *from);
     r->descs = sdc__calloc(n, sizeof *r->descs);
     enum sdc_status st;
     if (!from || !r->descs) {
         st = SDC_NOMEM(err, "the tensors");
     } else {
-        for (size_t i = 0; i < r->n_sources; i++)
-            from[i] = &r->sources[i].desc;
+        /* all of the checkpoint, since the shapes of a whole layer tell which it is */
+        for (size_t i = 0; i < n_from; i++)
+            from[i] = r->from ? sdc_ckpt_tensor(r->from, i) : &r->sources[i].desc;
         for (size_t i = 0; i < n; i++)
             r->descs[i] = sdc_ckpt_tensor(r->to, i);
-        st = sdc_name_map_resolve(r->options->map, from, r->n_sources, r->descs, n, &r->links, err);
+        st = sdc_name_map_resolve(r->options->map, from, n_from, r->descs, n, &r->links, err);
     }
     sdc__free(from);
     return st;
@@ -216,8 +219,9 @@ static enum sdc_status add_change(struct replay *r, const struct source *s,
     struct sdc_fault *f = &r->list.faults[r->list.n];
     *f = (struct sdc_fault){.tensor = (uint32_t)link->to};
     if (c->elem >= t->n_elems || !index_fits(s, link, t, c))
-        return MISMATCH("%s: %s%s is element %llu there, which does not fit the shape of %s",
-                        r->record_path, c->tensor, c->index, (unsigned long long)c->elem, t->name);
+        return MISMATCH("%s: %s%s is element %llu there, which does not fit the shape of %s%s",
+                        r->record_path, c->tensor, c->index, (unsigned long long)c->elem, t->name,
+                        r->from ? "" : "; the checkpoint it comes from would tell its own shape");
     if (!t->dtype_known || t->locked)
         return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s cannot be altered: %s", r->path,
                        t->name, t->locked ? t->locked : t->dtype_text);
@@ -254,7 +258,7 @@ static enum sdc_status make_list(struct replay *r, struct sdc_error *err) {
         return SDC_NOMEM(err, "the record's faults");
     for (size_t i = 0; i < r->n_sources; i++) {
         const struct source *s = &r->sources[i];
-        const struct sdc_name_link *link = &r->links.items[i];
+        const struct sdc_name_link *link = &r->links.items[s->link];
         if (link->to == SDC_NAME_NONE && (r->options->skip_missing || link->left_out)) {
             r->skipped += s->n;
             continue;

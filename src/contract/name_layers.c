@@ -187,6 +187,14 @@ static struct sdc__axis_rule axes_of(const struct place *keras_place,
     return rule;
 }
 
+/* Whether the shapes are those of a depthwise kernel and of no other. */
+static bool is_depthwise(const struct sdc_tensor_desc *keras, const struct sdc_tensor_desc *torch) {
+    unsigned rank = keras->rank;
+    return rank == torch->rank && rank > 2 && keras->shape && torch->shape &&
+           keras->shape[rank - 2] > 1 && torch->shape[1] == 1 &&
+           torch->shape[0] == keras->shape[rank - 2] * keras->shape[rank - 1];
+}
+
 /* ---- layers ---- */
 
 /* The sizes of a kernel in PyTorch's order; of others as they are. */
@@ -437,7 +445,10 @@ static enum sdc_status link_place(const struct pairing *p, const struct place *p
     if (!to->keras && place->kernel == DEPTHWISE && !a->shape)
         return refuse(link, sdc__strdup("its shape is not known, and its kernel is depthwise"),
                       err);
-    struct sdc__axis_rule rule = to->keras ? axes_of(found, b, true) : axes_of(place, a, false);
+    struct place keras = to->keras ? *found : *place;
+    if (keras.kernel == DENSE_OR_CONV && is_depthwise(to->keras ? b : a, to->keras ? a : b))
+        keras.kernel = DEPTHWISE;
+    struct sdc__axis_rule rule = axes_of(&keras, to->keras ? b : a, to->keras);
     SDC_TRY(sdc__name_fit(a, b, &rule, link, err));
     if (!link->why)
         link->to = found->desc;
