@@ -113,16 +113,26 @@ static enum sdc_status group(struct replay *r, struct sdc_error *err) {
     return SDC_OK;
 }
 
+/* Sites of an element, as far as its change tells. */
+static uint64_t sites_of(const struct sdc_record *record, enum sdc_op op, uint64_t bits) {
+    bool each_bit = op == SDC_OP_SET0 || op == SDC_OP_SET1 ||
+                    (op == SDC_OP_FLIP && !sdc_choice_takes_elements(&record->header.choice));
+    return each_bit ? (unsigned)__builtin_popcountll(bits) : 1u;
+}
+
 /* A record without its last line may have lost changes too. */
 static enum sdc_status check_whole(const struct replay *r, struct sdc_error *err) {
-    uint64_t sites = 0;
-    for (size_t i = 0; i < r->record.n_changes; i++) {
-        const struct sdc_record_change *c = &r->record.changes[i];
-        sites += c->op == SDC_OP_FLIP ? (unsigned)__builtin_popcountll(c->bits) : 1u;
+    const struct sdc_record_header *h = &r->record.header;
+    uint64_t found = r->record.n_changes, wanted = h->elements;
+    if (wanted == 0 && h->planned > 0) { /* an old one: by its sites */
+        found = 0;
+        wanted = h->planned;
+        for (size_t i = 0; i < r->record.n_changes; i++)
+            found += sites_of(&r->record, r->record.changes[i].op, r->record.changes[i].bits);
     }
-    if (!r->record.verified && sites != r->record.header.planned)
-        return MISMATCH("%s: was cut short: it has %llu sites of %llu", r->record_path,
-                        (unsigned long long)sites, (unsigned long long)r->record.header.planned);
+    if (!r->record.verified && found < wanted)
+        return MISMATCH("%s: was cut short: it has %llu changes of %llu", r->record_path,
+                        (unsigned long long)found, (unsigned long long)wanted);
     return SDC_OK;
 }
 
@@ -172,22 +182,40 @@ static bool index_fits(const struct source *s, const struct sdc_name_link *link,
 
 /* The operator for the element there; SDC_MISMATCH where its type does not let it. */
 static enum sdc_status make_fault(const struct replay *r, const struct sdc_record_change *c,
-                                  const struct sdc_tensor_desc *t, struct sdc_fault *f,
-                                  struct sdc_error *err) {
+                                  const struct sdc_name_link *link, const struct sdc_tensor_desc *t,
+                                  struct sdc_fault *f, struct sdc_error *err) {
     f->op = c->op;
+    f->weight = c->weight;
     switch (c->op) {
-    case SDC_OP_FLIP:
-        if (t->dtype != c->dtype)
-            return MISMATCH("%s: tensor %s is %s, but the record's bits are of %s's %s", r->path,
-                            t->name, sdc_dtype_name(t->dtype), c->tensor, sdc_dtype_name(c->dtype));
-        f->bits = c->bits;
-        break;
     case SDC_OP_VALUE:
         f->value = t->dtype == c->dtype
                        ? c->new_raw
                        : sdc_num_from_double(t->dtype, sdc_num_to_double(c->dtype, c->new_raw));
+        return SDC_OK;
+    case SDC_OP_SCALE:
+        memcpy(&f->value, &r->record.header.choice.value, sizeof f->value);
+        return SDC_OK;
+    case SDC_OP_SWAP:
+        if (c->other >= t->n_elems)
+            return MISMATCH("%s: %s%s took the value of element %llu, %s has %llu", r->record_path,
+                            c->tensor, c->index, (unsigned long long)c->other, t->name,
+                            (unsigned long long)t->n_elems);
+        f->value = sdc_name_link_elem(link, c->other);
+        return SDC_OK;
+    case SDC_OP_RANDOM: /* the number that was drawn, as sdc_fault_apply takes it */
+        f->value = c->new_raw - (c->new_raw > c->old_raw);
+        break;
+    case SDC_OP_FLIP:
+    case SDC_OP_MASK:
+    case SDC_OP_BURST:
+    case SDC_OP_SET0:
+    case SDC_OP_SET1:
+        f->bits = c->bits;
         break;
     }
+    if (t->dtype != c->dtype)
+        return MISMATCH("%s: tensor %s is %s, but the record's bits are of %s's %s", r->path,
+                        t->name, sdc_dtype_name(t->dtype), c->tensor, sdc_dtype_name(c->dtype));
     return SDC_OK;
 }
 
@@ -226,11 +254,11 @@ static enum sdc_status add_change(struct replay *r, const struct source *s,
         return SDC_ERR(err, SDC_UNSUPPORTED, "%s: tensor %s cannot be altered: %s", r->path,
                        t->name, t->locked ? t->locked : t->dtype_text);
     f->elem = sdc_name_link_elem(link, c->elem);
-    SDC_TRY(make_fault(r, c, t, f, err));
+    SDC_TRY(make_fault(r, c, link, t, f, err));
     if (r->options->exact)
         SDC_TRY(check_old(r, c, f, err));
     r->list.n++;
-    r->list.n_sites += f->op == SDC_OP_FLIP ? (unsigned)__builtin_popcountll(f->bits) : 1u;
+    r->list.n_sites += sites_of(&r->record, f->op, f->bits);
     return SDC_OK;
 }
 
@@ -269,6 +297,8 @@ static enum sdc_status make_list(struct replay *r, struct sdc_error *err) {
         for (size_t k = s->first; k < s->first + s->n; k++)
             SDC_TRY(add_change(r, s, link, r->order[k], err));
     }
+    if (r->skipped == 0)
+        r->list.n_sites = r->record.header.planned;
     qsort(r->list.faults, r->list.n, sizeof *r->list.faults, compare_faults);
     return check_distinct(r, err);
 }

@@ -60,7 +60,7 @@ enum sdc__field_flag {
     SDC__ASCENDING = 32,  /* U64S: strictly */
     SDC__NULL_ITEMS = 64, /* OBJECTS: an item may be null as with a nullable OBJECT */
     SDC__OMIT = 128 /* U64, F64: not written where the bool at count_offset is false or, if that
-                       is 0, where it is 0; reading the key sets the bool */
+                       is 0, where it is 0; reading the key sets the bool. TEXT: where it is NULL */
 };
 
 struct sdc__fields;

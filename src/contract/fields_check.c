@@ -90,8 +90,9 @@ static enum sdc_status broken(const struct checker *c, const struct sdc__place *
 static enum sdc_status check_text(const struct checker *c, const struct sdc__field *f,
                                   const char *s, const struct sdc__place *at) {
     if (!s)
-        return f->flags & SDC__NULLABLE && f->type == SDC__TEXT ? SDC_OK
-                                                                : broken(c, at, "is not set");
+        return f->flags & (SDC__NULLABLE | SDC__OMIT) && f->type == SDC__TEXT
+                   ? SDC_OK
+                   : broken(c, at, "is not set");
     if (!*s && !(f->flags & SDC__EMPTY_OK))
         return broken(c, at, "is empty");
     if (f->flags & SDC__PLAIN)

@@ -198,6 +198,8 @@ static bool is_omitted(const struct sdc__field *f, const void *object) {
         return false;
     if (f->count_offset)
         return !*(const bool *)at_offset(object, f->count_offset);
+    if (f->type == SDC__TEXT)
+        return !*(char *const *)at_offset(object, f->offset);
     memcpy(&word, at_offset(object, f->offset), sizeof word);
     return word == 0; /* 0.0 too */
 }

@@ -71,8 +71,7 @@ static const struct sdc__field header_fields[] = {
     {"format", SDC__TEXT, HEAD(format)},
     {"identity", SDC__OBJECT, HEAD(identity), .sub = &identity_table},
     {"synced", SDC__BOOL, HEAD(synced)},
-    {"origin", SDC__TEXT, .offset = offsetof(struct sdc_record_header, origin),
-     .flags = SDC__NULLABLE},
+    {"origin", SDC__TEXT, .offset = offsetof(struct sdc_record_header, origin), .flags = SDC__OMIT},
 };
 static const struct sdc__fields header_table = SDC__FIELDS(header_fields, struct sdc_record_header);
 

@@ -323,6 +323,49 @@ def test_values_go_to_other_types():
     assert not os.path.exists("bf")
 
 
+OPS = ["flip=3", "set0", "set1", "mask=5", "mask=9/8", "burst=4", "scale=-2.5", "random", "swap"]
+
+
+def expected(op, change, old, other):
+    """What the operator makes of another value; NumPy's arithmetic, not the program's."""
+    raw = int(old)
+    b = sum(1 << i for i in change["bits"])
+    was, new = (int.from_bytes(bytes.fromhex(change[k]), "little") for k in ("old", "new"))
+    name = op.split("=")[0]
+    if name == "set0":
+        return raw & ~b
+    if name == "set1":
+        return raw | b
+    if name == "scale":
+        value = np.array(raw, np.uint32).view(np.float32)
+        return int((value.astype(np.float64) * -2.5).astype(np.float32).view(np.uint32))
+    if name == "random":  # the same place among the values that are not the old one
+        place = new if new < was else new - 1
+        return place if place < raw else place + 1
+    return int(other) if name == "swap" else raw ^ b
+
+
+def test_every_operator():
+    rng = np.random.default_rng(3)
+    a, b = (rng.normal(size=(5, 4, 3, 3)).astype(np.float32) for _ in range(2))
+    save_file({"c.weight": a}, "a")
+    keras = np.ascontiguousarray(b.transpose(2, 3, 1, 0))
+    with h5py.File("b", "w") as f:
+        f["layers/c/vars/0"] = keras
+    for n, op in enumerate(OPS):
+        result = as_json("alter", "a", "-o", f"a{n}", "--flips", 30, "--op", op, "--seed", n)
+        got = as_json("replay", f"a{n}.sdc.jsonl", "b", "-o", f"b{n}", "--map", "torch-keras")
+        assert got["planned"] == result["planned"] == 30, op
+        with h5py.File(f"b{n}") as f:
+            after = bits(f["layers/c/vars/0"][()].transpose(3, 2, 0, 1).copy())
+        before = bits(b).copy()
+        want = before.copy().reshape(-1)
+        for c in result["changes"]:
+            other = before.reshape(-1)[c.get("other", 0)]
+            want[c["elem"]] = expected(op, c, before.reshape(-1)[c["elem"]], other)
+        assert np.array_equal(after.reshape(-1), want), op
+
+
 def test_refusals_change_nothing():
     save_file({"w": np.ones((2, 3), np.float32), "only": np.ones(2, np.float32)}, "a")
     save_file({"w": np.full((2, 3), 2, np.float32)}, "b")

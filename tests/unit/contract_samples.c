@@ -202,6 +202,7 @@ void sample_header(struct sdc_record_header *h) {
         .format = sample_text("hdf5"),
         .identity = {.size = 1234567, .head = 0x0123456789ABCDEF, .tail = 0xFEDCBA9876543210},
         .synced = true,
+        .origin = sample_text("other.h5.sdc.jsonl"),
     };
     h->identity.has_whole = true;
     memcpy(h->identity.whole, "0123456789abcdef", 16);
