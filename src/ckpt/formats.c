@@ -12,6 +12,7 @@
     X(sdc__fmt_hdf5, "hdf5")                    \
     X(sdc__fmt_gguf, "gguf")                    \
     X(sdc__fmt_tensorbundle, "tensorbundle")    \
+    X(sdc__fmt_torch, "pytorch")                \
     X(sdc__fmt_safetensors, "safetensors")
 /* clang-format on */
 
