@@ -142,7 +142,8 @@ SDC_API const char *sdc_sum_kind_name(enum sdc_sum_kind kind); /* "CRC-32", ... 
  * stored value of another: that one then has a lower level and is to be mended first. */
 struct sdc_ckpt_sum {
     enum sdc_sum_kind kind;
-    const char *what;      /* the object it belongs to, such as "member data/0"; borrowed */
+    const char *what;      /* the object it belongs to, such as "member data/0"; "tensor NAME" where
+                              it is one whole tensor; borrowed */
     unsigned file;         /* that holds the covered bytes */
     uint64_t offset, size; /* of the covered bytes */
     bool deflated;         /* covers what these bytes inflate to, of inflated_size bytes */

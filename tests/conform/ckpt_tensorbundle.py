@@ -181,6 +181,41 @@ def mend_and_stale():
     print("mend and stale ok")
 
 
+def verify_says():
+    """The command: all of a real file is under checksums that are right; a stale one names the tensor,
+    the data file and both sums."""
+    def verify(path, code):
+        p = subprocess.run([os.environ["SDCLAB"], "verify", "--require-checksums", path], capture_output=True, text=True,
+                           timeout=60)
+        assert p.returncode == code, (p.returncode, p.stdout, p.stderr)
+        return p.stdout
+    for bundle in BUNDLES:
+        assert "0 wrong" in verify(os.path.join(REAL, bundle), 0)
+
+    def damaged(bundle, name, file, at):
+        shutil.rmtree("work", ignore_errors=True)
+        shutil.copytree(os.path.join(REAL, os.path.dirname(bundle)), "work")
+        path = os.path.join("work", file)
+        data = bytearray(open(path, "rb").read())
+        data[at] ^= 4
+        with open(path, "wb") as f:
+            f.write(data)
+        text = verify(os.path.join("work", os.path.basename(bundle)), 1)
+        assert "1 wrong" in text and name in text and file in text, text
+        return text
+    text = damaged("merged", "tensor shard1/w ", "merged.data-00001-of-00002", 5)
+    old = tb.masked(struct.pack("<6f", *range(10, 16)))
+    new = bytearray(struct.pack("<6f", *range(10, 16)))
+    new[5] ^= 4
+    assert f"stored CRC-32C {old:08x}" in text and f"computed {tb.masked(bytes(new)):08x}" in text, text
+    slots = values(os.path.join(REAL, "slots/ckpt-1"))["sums"]
+    graph = [s for s in slots if s["what"] == "tensor _CHECKPOINTABLE_OBJECT_GRAPH"][0]
+    damaged("slots/ckpt-1", graph["what"], "ckpt-1.data-00000-of-00001", graph["offset"] + 100)
+    block = [s for s in values(os.path.join(REAL, "names"))["sums"] if s["what"].startswith("data block")][0]
+    damaged("names", "data block", "names.index", block["offset"] + block["size"] - 9)  # its first restart
+    print("verify ok")
+
+
 def fresh(name="b"):
     shutil.rmtree("dir", ignore_errors=True)
     os.mkdir("dir")
@@ -400,6 +435,7 @@ def beyond_4_gib():
 real()
 real_names_and_roles()
 mend_and_stale()
+verify_says()
 written()
 slices()
 zeros_left_out()
