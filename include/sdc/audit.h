@@ -12,6 +12,7 @@
 
 #include "sdc/choice.h"
 #include "sdc/ckpt.h"
+#include "sdc/name_map.h"
 #include "sdc/status.h"
 #include "sdc/tensor.h"
 
@@ -24,8 +25,13 @@ struct sdc_diff_site {
     uint64_t a, b; /* raw values */
 };
 
+/* Three levels: the bytes of the files; the bits of the elements; their values, where every NaN
+ * equals every other and -0 equals +0. */
+enum sdc_diff_level { SDC_DIFF_BITS, SDC_DIFF_VALUES, SDC_DIFF_CONTAINER };
+
 struct sdc_diff_tensor {
-    char *name; /* owned */
+    char *name;   /* owned */
+    char *name_b; /* in the second checkpoint, if it differs, else NULL; owned */
     enum sdc_part part;
     enum sdc_role role;
     enum sdc_dtype dtype;
@@ -36,6 +42,11 @@ struct sdc_diff_tensor {
     char *why;       /* owned, may be NULL */
     uint64_t n_elems;
     uint64_t n_differ;       /* elements whose bits differ */
+    uint64_t first_elem;     /* the first of them, where n_differ is not 0 */
+    uint64_t n_values;       /* elements whose values differ */
+    uint64_t n_nan_bits;     /* NaN in both, with different bits */
+    uint64_t n_zero_signs;   /* -0 against +0 */
+    uint64_t n_beyond;       /* elements whose values differ by more than the tolerance */
     uint64_t n_bits;         /* bits that differ */
     uint64_t bit_counts[64]; /* how many elements differ in bit i */
     uint64_t max_ulps;       /* over elements where neither is NaN */
@@ -48,6 +59,7 @@ struct sdc_diff_tensor {
                                      sum_sq_a is 0 for a tensor found identical unless all was
                                      asked */
     double max_relative;          /* |b - a| / |a| over elements, +inf likewise */
+    double max_absolute;          /* |b - a| over elements, +inf likewise */
     struct sdc_diff_site *sites;  /* the first max_sites differing elements */
     size_t n_sites;
 };
@@ -61,8 +73,18 @@ struct sdc_diff {
     uint64_t n_differ_tensors; /* without the unreadable ones */
     uint64_t n_unreadable_tensors;
     uint64_t n_differ_elems, n_differ_bits;
-    bool same_values;    /* no tensor differs or is missing or incomparable */
-    bool same_container; /* the files are byte-identical */
+    uint64_t n_differ_values;  /* elements */
+    uint64_t n_value_tensors;  /* without the unreadable ones: those whose values differ */
+    uint64_t n_beyond;         /* elements */
+    uint64_t n_beyond_tensors; /* also those missing or incomparable */
+    bool same_bits;            /* no tensor differs or is missing or incomparable */
+    bool same_values;          /* the same, by values */
+    bool within;               /* the same, by values and tolerance */
+    bool same_container; /* the files are byte-identical: as many, with the same names in a set */
+    uint64_t size_a, size_b; /* of all files together */
+    bool has_first_byte;     /* the files were compared and differ at this place: */
+    char *first_file;        /* name in the first checkpoint; owned, may be NULL */
+    uint64_t first_byte;     /* may be the size of the shorter file */
 };
 
 struct sdc_diff_options {
@@ -71,21 +93,28 @@ struct sdc_diff_options {
     const char *const *globs; /* only tensors whose name matches one; n_globs may be 0 */
     size_t n_globs;
     const struct sdc_ckpt_options *open; /* how both are opened; may be NULL */
+    unsigned threads;  /* 0: one for each processor; does not change any bit of the result */
+    double rtol, atol; /* an element is within tolerance if |b - a| <= atol + rtol * |a| */
+    /* Which tensors correspond, NULL: by name; see sdc/name_map.h. */
+    const struct sdc_name_map *map;
 };
 
-/* Tensors are matched by name, aliases included; values are compared bit by bit, so -0 differs from
- * +0 and NaN equals the same NaN. A tensor that cannot be read (see sdc_ckpt_read) is incomparable;
- * an unreadable file is an error. Byte-identical files are told by their bytes alone, in one pass,
- * unless all was asked. diff is to be released after success only. */
+/* Tensors are matched by name, aliases included; those left over on both sides as a name map does,
+ * that is by name without what wrappers and formats add. With a map its rules go first. Where axes
+ * change places the second tensor is held in memory. The tolerance is that of
+ * numpy.testing.assert_allclose(b, a): NaN equals NaN, an infinity only itself. A tensor that
+ * cannot be read (see sdc_ckpt_read) is incomparable; an unreadable file is an error.
+ * Byte-identical files are told by their bytes alone, in one pass, unless all was asked. diff is to
+ * be released after success only. */
 SDC_API enum sdc_status sdc_diff_files(const char *path_a, const char *path_b,
                                        const struct sdc_diff_options *options,
                                        struct sdc_diff *diff, struct sdc_error *err) SDC_MUST_CHECK;
 /* Two arrays of the same type and length, native order; replaces counts, distances and sites of t
- * (sites it held are not freed) and leaves name, part, role and why alone. */
+ * (sites it held are not freed) and leaves names, part, role and why alone. No tolerance. */
 SDC_API enum sdc_status sdc_diff_arrays(enum sdc_dtype dtype, const void *a, const void *b,
                                         uint64_t n, size_t max_sites, struct sdc_diff_tensor *t,
                                         struct sdc_error *err) SDC_MUST_CHECK;
-SDC_API void sdc_diff_tensor_release(struct sdc_diff_tensor *t); /* name, why, sites */
+SDC_API void sdc_diff_tensor_release(struct sdc_diff_tensor *t); /* names, why, sites */
 SDC_API void sdc_diff_release(struct sdc_diff *diff);
 
 /* ---- scan: what the values of each tensor look like ---- */

@@ -361,6 +361,100 @@ void sdc__moments_join(struct sdc_moments *to, const struct sdc_moments *more) {
     to->max = more->max > to->max ? more->max : to->max;
 }
 
+CLONES double sdc__squares_f32(const float *x, size_t n, uint64_t *nonfinite) {
+    f64x8 q[2] = {{0}, {0}};
+    i32x16 bad = {0}; /* lanes count downwards; n is far below 2^35 */
+    int32_t lanes[16];
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        u32x16 raw;
+        f32x8 a, b;
+        memcpy(&raw, x + i, sizeof raw);
+        i32x16 is_bad = (i32x16)((raw & 0x7f800000u) == 0x7f800000u);
+        bad += is_bad;
+        raw &= ~(u32x16)is_bad;
+        memcpy(&a, &raw, sizeof a);
+        memcpy(&b, (const char *)&raw + sizeof a, sizeof b);
+        f64x8 da = __builtin_convertvector(a, f64x8), db = __builtin_convertvector(b, f64x8);
+        q[0] += da * da;
+        q[1] += db * db;
+    }
+    q[0] += q[1];
+    double sum = fold(&q[0]);
+    memcpy(lanes, &bad, sizeof lanes);
+    for (size_t k = 0; k < 16; k++)
+        *nonfinite += (uint64_t)(uint32_t)-lanes[k];
+    for (; i < n; i++) {
+        if (isfinite(x[i]))
+            sum += (double)x[i] * (double)x[i];
+        else
+            ++*nonfinite;
+    }
+    return sum;
+}
+
+CLONES static double fast_squares_f64(const double *x, size_t n) {
+    f64x8 q = {0};
+    size_t i = 0;
+    for (; i + 8 <= n; i += 8) {
+        f64x8 v;
+        memcpy(&v, x + i, sizeof v);
+        q += v * v;
+    }
+    double sum = fold(&q);
+    for (; i < n; i++)
+        sum += x[i] * x[i];
+    return sum;
+}
+
+long double sdc__squares_f64(const double *x, size_t n, uint64_t *nonfinite) {
+    double fast = fast_squares_f64(x, n);
+    if (isfinite(fast))
+        return (long double)fast;
+    long double sum = 0; /* something is not finite, or beyond the root of the largest double */
+    for (size_t i = 0; i < n; i++) {
+        if (isfinite(x[i]))
+            sum += (long double)x[i] * (long double)x[i];
+        else
+            ++*nonfinite;
+    }
+    return sum;
+}
+
+/* ---- differences ---- */
+
+/* Skips groups of 256 equal bytes. */
+CLONES static size_t skip_equal(const unsigned char *a, const unsigned char *b, size_t from,
+                                size_t n) {
+    for (; from + 256 <= n; from += 256) {
+        i64x8 x[4], y[4];
+        int64_t lanes[8], any = 0;
+        memcpy(x, a + from, sizeof x);
+        memcpy(y, b + from, sizeof y);
+        i64x8 d = ((x[0] ^ y[0]) | (x[1] ^ y[1])) | ((x[2] ^ y[2]) | (x[3] ^ y[3]));
+        memcpy(lanes, &d, sizeof lanes);
+        for (size_t k = 0; k < 8; k++)
+            any |= lanes[k];
+        if (any)
+            break;
+    }
+    return from;
+}
+
+size_t sdc__next_difference(const unsigned char *a, const unsigned char *b, size_t from, size_t n) {
+    from = skip_equal(a, b, from, n);
+    for (; from + 64 <= n; from += 64) {
+        uint64_t x[8], y[8], any = 0;
+        memcpy(x, a + from, sizeof x);
+        memcpy(y, b + from, sizeof y);
+        for (size_t k = 0; k < 8; k++)
+            any |= x[k] ^ y[k];
+        if (any)
+            return from;
+    }
+    return from < n && memcmp(a + from, b + from, n - from) != 0 ? from : n;
+}
+
 /* ---- conversions ---- */
 
 void sdc__widen_bf16(const void *elements, size_t n, float *x) {

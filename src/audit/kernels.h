@@ -50,6 +50,14 @@ void sdc__moments_f64(const double *x, size_t n, struct sdc_moments *m);
 /* to becomes the sums of both (Chan, Golub and LeVeque, 1979); order matters in the last bits. */
 void sdc__moments_join(struct sdc_moments *to, const struct sdc_moments *more);
 
+/* Sum of squares of the finite ones; the others are counted. Any n that the cache likes. */
+double sdc__squares_f32(const float *x, size_t n, uint64_t *nonfinite);
+long double sdc__squares_f64(const double *x, size_t n, uint64_t *nonfinite);
+
+/* The first group of 64 bytes from `from` (a multiple of 64) on in which a and b differ; n: none.
+ * The last group may be shorter. */
+size_t sdc__next_difference(const unsigned char *a, const unsigned char *b, size_t from, size_t n);
+
 /* Widens; exact, infinities and NaN stay what they are. */
 void sdc__widen_f16(const void *elements, size_t n, float *x);
 void sdc__widen_bf16(const void *elements, size_t n, float *x);

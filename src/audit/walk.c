@@ -36,8 +36,18 @@ static size_t tensor_of(const struct state *s, uint64_t task) {
     return low;
 }
 
-static bool is_finding(enum sdc_status st) {
+bool sdc__walk_is_finding(enum sdc_status st) {
     return st == SDC_UNSUPPORTED || st == SDC_INVALID || st == SDC_LIMIT;
+}
+
+uint64_t sdc__walk_chunks(struct sdc_ckpt *ckpt, size_t tensor) {
+    const struct sdc_tensor_desc *d = sdc_ckpt_tensor(ckpt, tensor);
+    uint64_t chunk = chunk_elems(d), n = d->n_elems / chunk + (d->n_elems % chunk != 0), probe;
+    struct sdc_error ignored;
+    if (n > MANY_CHUNKS &&
+        sdc__walk_is_finding(sdc_ckpt_read(ckpt, tensor, 0, 1, &probe, &ignored)))
+        return 1;
+    return n ? n : 1;
 }
 
 static enum sdc_status work(void *user, void *slot, uint64_t task, struct sdc_error *err) {
@@ -56,7 +66,7 @@ static enum sdc_status work(void *user, void *slot, uint64_t task, struct sdc_er
         enum sdc_status st =
             sdc_ckpt_read(w->ckpt, w->tensors[k], at, n, mine->buffer, &mine->found);
         if (st != SDC_OK) {
-            mine->failed = is_finding(st);
+            mine->failed = sdc__walk_is_finding(st);
             *err = mine->found;
             return mine->failed ? SDC_OK : st;
         }
@@ -85,16 +95,8 @@ static enum sdc_status number_tasks(struct state *s, struct sdc_error *err) {
     if (!s->first_task)
         return SDC_NOMEM(err, sdc_ckpt_path(w->ckpt));
     s->first_task[0] = 0;
-    for (size_t k = 0; k < w->n; k++) {
-        const struct sdc_tensor_desc *d = sdc_ckpt_tensor(w->ckpt, w->tensors[k]);
-        uint64_t chunk = chunk_elems(d), n = d->n_elems / chunk + (d->n_elems % chunk != 0), probe;
-        struct sdc_error ignored;
-        /* a shape without storage may be of any size: its first chunk says why it is unreadable */
-        if (n > MANY_CHUNKS &&
-            is_finding(sdc_ckpt_read(w->ckpt, w->tensors[k], 0, 1, &probe, &ignored)))
-            n = 1;
-        s->first_task[k + 1] = s->first_task[k] + (n ? n : 1);
-    }
+    for (size_t k = 0; k < w->n; k++)
+        s->first_task[k + 1] = s->first_task[k] + sdc__walk_chunks(w->ckpt, w->tensors[k]);
     return SDC_OK;
 }
 

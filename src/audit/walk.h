@@ -41,6 +41,12 @@ struct sdc_walk {
                                   struct sdc_error *err);
 };
 
+/* Number of chunks of a tensor of known type, at least 1. A shape without storage may be of any
+ * size: one that cannot be read has one chunk. */
+uint64_t sdc__walk_chunks(struct sdc_ckpt *ckpt, size_t tensor);
+/* A tensor that gives this status when read is a finding about it, not a failure of the machine. */
+bool sdc__walk_is_finding(enum sdc_status st);
+
 /* A failing disk or memory ends the walk; a tensor that cannot be read does not. */
 enum sdc_status sdc__walk(const struct sdc_walk *walk, struct sdc_error *err) SDC_MUST_CHECK;
 
