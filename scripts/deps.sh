@@ -18,6 +18,7 @@ build_packages=(
     libsqlite3-dev                                       # the campaign store
     libxxhash-dev librandom123-dev                       # digests, counter-based random numbers
     libsnappy-dev                                        # compressed blocks of TensorFlow's index
+    liblzf-dev                                           # lzf filter of HDF5 files
     libgsl-dev                                           # distributions and quantiles
     gnuplot-nox                                          # figures of the report
     dataset-fashion-mnist                                # the data of the main job

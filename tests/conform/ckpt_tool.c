@@ -133,6 +133,7 @@ static enum sdc_status list(struct sdc_ckpt *c, bool values, struct sdc_error *e
         sdc__jw_kstr(&w, "dtype_text", d->dtype_text);
         sdc__jw_kstr(&w, "locked", d->locked);
         sdc__jw_kstr(&w, "shared", d->shared);
+        sdc__jw_kstr(&w, "recoded", sdc_ckpt_recoded(c, i));
         sdc__jw_kstr(&w, "part", sdc_part_name(d->part));
         sdc__jw_kstr(&w, "role", sdc_role_name(d->role));
         sdc__jw_kstr(&w, "storage", sdc_ckpt_storage(c, i));

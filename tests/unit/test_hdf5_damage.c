@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Every byte of the metadata of a small HDF5 file changed, each in a process of its own: our code
- * must answer or refuse. libhdf5 1.10 itself crashes or hangs on a few; those are counted and
- * printed, and an error found by a sanitizer in our code fails the test.
+ * must answer or refuse. libhdf5 1.10 itself crashes or hangs on a few; that is in its helper
+ * process, whose death is a refusal.
  *
  *     test_hdf5_damage STEP     every STEP-th byte
  */
@@ -111,11 +111,11 @@ static void every_changed_byte_is_answered(void **state) {
         }
     }
     sdc__file_close(&f);
-    print_message("%s: %u changes: %u answered, %u refused, %u ended libhdf5\n", path, tried,
-                  answered, refused, crashed);
+    print_message("%s: %u changes: %u answered, %u refused, %u died\n", path, tried, answered,
+                  refused, crashed);
     assert_true(refused > 100 / step);
     assert_true(answered > 100 / step);
-    assert_true(crashed * 100 <= tried); /* at most 1 % */
+    assert_int_equal(crashed, 0);
 }
 
 int main(int argc, char **argv) {

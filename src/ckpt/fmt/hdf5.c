@@ -1,440 +1,203 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * HDF5 through libhdf5: listing and reading. libhdf5 1.10 is not safe on hostile files.
- *
- * Objects form a graph in which groups may contain each other. Each group is entered once, under
- * the first of its names in order of depth, then name; datasets are told apart by address, and all
- * links to one are names of the same tensor. External and user-defined links are never followed.
+ * HDF5: opening and closing.
  */
 #include "ckpt/fmt/hdf5.h"
 
-#include <stdlib.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "base/limits.h"
+#include "ckpt/fmt/hdf5_links.h"
 
-/* ---- errors ---- */
-
-struct sdc_h5_quiet sdc__h5_quiet(void) {
-    struct sdc_h5_quiet q = {0};
-    (void)H5Eget_auto2(H5E_DEFAULT, &q.func, &q.data);
-    (void)H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
-    return q;
+/* Starts the helper on the range and asks for the root group. */
+static enum sdc_status start(struct sdc_ckpt *ckpt, uint64_t *root, struct sdc_error *err) {
+    struct sdc_h5_state *s = ckpt->priv;
+    struct sdc_buf body = SDC_BUF_INIT;
+    struct sdc_wire w;
+    SDC_TRY(sdc__h5_start(ckpt->path, ckpt->file, 0, &s->proc, err));
+    sdc__wire_put(&body, 0, 1);
+    sdc__wire_put(&body, s->f.start, 8);
+    sdc__wire_put(&body, s->f.size, 8);
+    sdc__wire_put(&body, s->f.base, 8);
+    sdc__wire_put_text(&body, (const char *)s->f.clean, s->f.unclean ? 16 + 4 * s->f.O : 0);
+    enum sdc_status st = sdc__h5_call(s->proc, SDC_WIRE_OPEN, &body, SDC_WIRE_OPENED, &w, err);
+    sdc__buf_release(&body);
+    if (st != SDC_OK)
+        return st;
+    *root = sdc__wire_get(&w, 8);
+    return sdc__wire_ends(&w) ? SDC_OK : sdc__h5_nonsense(s->proc, "the root group", err);
 }
 
-void sdc__h5_loud(const struct sdc_h5_quiet *q) {
-    (void)H5Eclear2(H5E_DEFAULT);
-    (void)H5Eset_auto2(H5E_DEFAULT, q->func, q->data);
-}
-
-static herr_t keep_first(unsigned n, const H5E_error2_t *e, void *user) {
-    if (n == 0 && e->desc) {
-        char *text = user;
-        size_t len = strlen(e->desc);
-        if (len > 255)
-            len = 255;
-        memcpy(text, e->desc, len);
-        text[len] = '\0';
-    }
-    return 0;
-}
-
-enum sdc_status sdc__h5_fail(struct sdc_error *err, enum sdc_status status, const char *path,
-                             const char *what) {
-    char text[256] = "";
-    (void)H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, keep_first, text); /* innermost first */
-    (void)H5Eclear2(H5E_DEFAULT);
-    return SDC_ERR(err, status, "%s: %s: libhdf5 says: %s", path, what, text[0] ? text : "nothing");
-}
-
-/* ---- walking the links ---- */
-
-struct link {
-    char *path; /* without the leading slash; owned */
-    uint64_t addr;
-    bool soft;
-};
-
-struct walk {
-    const char *file_path;
-    struct sdc_error *err;
-    enum sdc_status st;
-    hid_t lapl;
-    unsigned long fileno;
-    struct link *sets; /* links to datasets */
-    size_t n_sets, cap_sets;
-    struct link *groups; /* to enter, in order; those before `next` are done */
-    size_t n_groups, cap_groups, next;
-    uint64_t *seen; /* addresses of groups, open addressing, 0 is free; a power of two */
-    size_t cap_seen;
-};
-
-static enum sdc_status push(struct walk *w, struct link **list, size_t *n, size_t *cap, char *path,
-                            uint64_t addr, bool soft) {
-    if (*n >= SDC_MAX_TENSORS) {
-        sdc__free(path);
-        return SDC_ERR(w->err, SDC_LIMIT, "%s: more than %d links", w->file_path, SDC_MAX_TENSORS);
-    }
-    if (*n == *cap) {
-        size_t more = *cap ? *cap * 2 : 64;
-        struct link *p = sdc__realloc(*list, more, sizeof *p);
-        if (!p) {
-            sdc__free(path);
-            return SDC_NOMEM(w->err, w->file_path);
-        }
-        *list = p;
-        *cap = more;
-    }
-    (*list)[(*n)++] = (struct link){path, addr, soft};
-    return SDC_OK;
-}
-
-static bool insert_seen(uint64_t *seen, size_t cap, uint64_t addr) {
-    size_t i = (size_t)(addr * UINT64_C(0x9e3779b97f4a7c15)) & (cap - 1);
-    while (seen[i] != 0 && seen[i] != addr)
-        i = (i + 1) & (cap - 1);
-    bool fresh = seen[i] == 0;
-    seen[i] = addr;
-    return fresh;
-}
-
-/* Takes path. */
-static enum sdc_status push_group(struct walk *w, char *path, uint64_t addr) {
-    if (w->n_groups * 2 >= w->cap_seen) {
-        size_t cap = w->cap_seen ? w->cap_seen * 2 : 64;
-        uint64_t *seen = sdc__calloc(cap, sizeof *seen);
-        if (!seen) {
-            sdc__free(path);
-            return SDC_NOMEM(w->err, w->file_path);
-        }
-        for (size_t i = 0; i < w->cap_seen; i++)
-            if (w->seen[i])
-                (void)insert_seen(seen, cap, w->seen[i]);
-        sdc__free(w->seen);
-        w->seen = seen;
-        w->cap_seen = cap;
-    }
-    if (addr != 0 && insert_seen(w->seen, w->cap_seen, addr))
-        return push(w, &w->groups, &w->n_groups, &w->cap_groups, path, addr, false);
-    sdc__free(path);
-    return SDC_OK;
-}
-
-static herr_t refuse_external(const char *parent_file, const char *parent_group,
-                              const char *child_file, const char *child_object, unsigned *flags,
-                              hid_t fapl, void *user) {
-    (void)parent_file, (void)parent_group, (void)child_file, (void)child_object;
-    (void)flags, (void)fapl, (void)user;
-    return -1;
-}
-
-static herr_t on_link(hid_t group, const char *name, const H5L_info_t *info, void *user) {
-    struct walk *w = user;
-    H5O_info_t object;
-    if (info->type != H5L_TYPE_HARD && info->type != H5L_TYPE_SOFT)
-        return 0;
-    bool soft = info->type == H5L_TYPE_SOFT;
-    if (H5Oget_info_by_name2(group, name, &object, H5O_INFO_BASIC, w->lapl) < 0) {
-        if (soft) { /* dangling, or through an external link */
-            (void)H5Eclear2(H5E_DEFAULT);
-            return 0;
-        }
-        w->st = sdc__h5_fail(w->err, SDC_INVALID, w->file_path, name);
-        return -1;
-    }
-    bool group_link = object.type == H5O_TYPE_GROUP && !soft;
-    if ((object.type != H5O_TYPE_DATASET && !group_link) || object.fileno != w->fileno)
-        return 0;
-    const char *parent = w->groups[w->next - 1].path;
-    if (strlen(parent) + strlen(name) >= SDC_MAX_NAME) {
-        w->st = SDC_ERR(w->err, SDC_LIMIT, "%s: a name longer than %d bytes", w->file_path,
-                        SDC_MAX_NAME);
-        return -1;
-    }
-    char *path = sdc__asprintf("%s%s%s", parent, *parent ? "/" : "", name);
-    if (!path)
-        w->st = SDC_NOMEM(w->err, w->file_path);
-    else if (group_link)
-        w->st = push_group(w, path, object.addr);
-    else
-        w->st = push(w, &w->sets, &w->n_sets, &w->cap_sets, path, object.addr, soft);
-    return w->st == SDC_OK ? 0 : -1;
-}
-
-static enum sdc_status walk_group(struct walk *w, hid_t file, uint64_t addr) {
-    hid_t group = H5Oopen_by_addr(file, (haddr_t)addr);
-    if (group < 0)
-        return sdc__h5_fail(w->err, SDC_INVALID, w->file_path, w->groups[w->next - 1].path);
-    hsize_t at = 0;
-    w->st = SDC_OK;
-    herr_t rc = H5Literate(group, H5_INDEX_NAME, H5_ITER_INC, &at, on_link, w);
-    if (rc < 0 && w->st == SDC_OK)
-        w->st = sdc__h5_fail(w->err, SDC_INVALID, w->file_path, "the links of a group");
-    (void)H5Oclose(group);
-    return w->st;
-}
-
-static enum sdc_status walk_all(struct walk *w, hid_t file) {
-    H5O_info_t root;
-    if (H5Oget_info2(file, &root, H5O_INFO_BASIC) < 0)
-        return sdc__h5_fail(w->err, SDC_INVALID, w->file_path, "the root group");
-    w->fileno = root.fileno;
-    char *path = sdc__strdup("");
-    if (!path)
-        return SDC_NOMEM(w->err, w->file_path);
-    SDC_TRY(push_group(w, path, root.addr));
-    while (w->next < w->n_groups)
-        SDC_TRY(walk_group(w, file, w->groups[w->next++].addr));
-    return SDC_OK;
-}
-
-static void walk_release(struct walk *w) {
-    for (size_t i = 0; i < w->n_sets; i++)
-        sdc__free(w->sets[i].path);
-    for (size_t i = 0; i < w->n_groups; i++)
-        sdc__free(w->groups[i].path);
-    sdc__free(w->sets);
-    sdc__free(w->groups);
-    sdc__free(w->seen);
-    if (w->lapl >= 0)
-        (void)H5Pclose(w->lapl);
-}
-
-/* ---- datasets ---- */
-
-static enum sdc_status set_shape(hid_t set, const char *path, bool is_virtual,
-                                 struct sdc_ckpt_entry *e, struct sdc_error *err) {
-    static const uint64_t none = 0;
-    uint64_t shape[SDC_MAX_RANK];
-    hsize_t dims[SDC_MAX_RANK];
-    /* H5Dget_space of a virtual dataset may open the files it is made of */
-    if (is_virtual)
-        return sdc__entry_set_shape(e, path, 1, &none, err);
-    hid_t space = H5Dget_space(set);
-    if (space < 0)
-        return sdc__h5_fail(err, SDC_INVALID, path, e->name);
-    H5S_class_t kind = H5Sget_simple_extent_type(space);
-    int rank = H5Sget_simple_extent_ndims(space);
-    enum sdc_status st;
-    if (kind == H5S_NULL) {
-        st = sdc__entry_set_shape(e, path, 1, &none, err);
-        if (st == SDC_OK)
-            st = sdc__entry_lock(e, err, "empty: it has no elements at all");
-    } else if (rank < 0 || rank > SDC_MAX_RANK ||
-               H5Sget_simple_extent_dims(space, dims, NULL) < 0) {
-        st = sdc__h5_fail(err, SDC_INVALID, path, e->name);
-    } else {
-        for (int i = 0; i < rank; i++)
-            shape[i] = dims[i];
-        st = sdc__entry_set_shape(e, path, (unsigned)rank, shape, err);
-    }
-    (void)H5Sclose(space);
+/* A file of several by the driver that the superblock's extension names. */
+static enum sdc_status check_extension(struct sdc_h5_state *s, struct sdc_error *err) {
+    struct sdc_h5_header h = {0};
+    if (s->f.extension == SDC_H5_UNDEFINED)
+        return SDC_OK;
+    enum sdc_status st = sdc__h5_header_read(&s->f, s->f.extension, &h, err);
+    if (st == SDC_OK && sdc__h5_find(&h, SDC_H5_DRIVER_INFO))
+        st = SDC_ERR(err, SDC_UNSUPPORTED,
+                     "%s: one of several files of an HDF5 driver (family, multi), which are not "
+                     "read",
+                     s->f.path);
+    sdc__h5_header_release(&h);
     return st;
 }
 
-static enum sdc_status add_set(struct sdc_ckpt *ckpt, const struct link *first,
+/* The dataset whose names are names[0..n). */
+static enum sdc_status add_one(struct sdc_ckpt *ckpt, const struct sdc_h5_tree *t,
+                               const struct sdc_h5_name *names, size_t n, struct sdc_h5_header *h,
                                struct sdc_error *err) {
-    const struct sdc_h5_state *state = ckpt->priv;
-    const char *path = ckpt->path;
-    struct sdc_ckpt_entry *e;
-    enum sdc_status st;
-    hid_t type = -1, dcpl = -1;
-    SDC_TRY(sdc__ckpt_add(ckpt, first->path, &e, err));
-    hid_t set = H5Oopen_by_addr(state->file, (haddr_t)first->addr);
-    if (set < 0 || (type = H5Dget_type(set)) < 0 || (dcpl = H5Dget_create_plist(set)) < 0) {
-        st = sdc__h5_fail(err, SDC_INVALID, path, e->name);
+    struct sdc_h5_state *s = ckpt->priv;
+    const struct sdc_h5_node *node = &t->nodes[names->node];
+    struct sdc_h5_set *set = sdc__calloc(1, sizeof *set);
+    const char **texts = sdc__alloc(n, sizeof *texts);
+    enum sdc_status st = SDC_NO_MEMORY;
+    if (!set || !texts) {
+        st = SDC_NOMEM(err, ckpt->path);
         goto out;
     }
-    e->key = first->addr;
-    SDC_TRY_OUT(st, sdc__h5_classify_type(type, path, e, err));
-    SDC_TRY_OUT(st, set_shape(set, path, H5Pget_layout(dcpl) == H5D_VIRTUAL, e, err));
-    SDC_TRY_OUT(st, sdc__h5_locate(ckpt, set, type, e, err));
+    for (size_t i = 0; i < n; i++)
+        texts[i] = names[i].path;
+    SDC_TRY_OUT(st, sdc__h5_header_read(&s->f, node->addr, h, err));
+    st = sdc__h5_set_read(&s->f, h, set, err);
+    if (st != SDC_OK) {
+        sdc_error_prefix(err, "tensor %s", names->path);
+        goto out;
+    }
+    struct sdc_h5_found found = {.header = h,
+                                 .set = set,
+                                 .label = t->texts.data + node->label,
+                                 .n_chunks = node->n_chunks,
+                                 .stored = node->stored,
+                                 .names = texts,
+                                 .n_names = n};
+    SDC_TRY_OUT(st, sdc__h5_add_set(ckpt, &found, err));
+    s->sets[s->n_sets++] = node->addr;
 out:
-    if (dcpl >= 0)
-        (void)H5Pclose(dcpl);
-    if (type >= 0)
-        (void)H5Tclose(type);
-    if (set >= 0)
-        (void)H5Oclose(set);
+    if (set)
+        sdc__h5_set_release(set);
+    sdc__free(set);
+    sdc__free(texts);
     return st;
 }
 
-/* Links of one dataset together, hard ones first, by name. */
-static int by_address(const void *a, const void *b) {
-    const struct link *x = a, *y = b;
-    if (x->addr != y->addr)
-        return x->addr < y->addr ? -1 : 1;
-    if (x->soft != y->soft)
-        return x->soft ? 1 : -1;
-    return strcmp(x->path, y->path);
+static enum sdc_status add_all(struct sdc_ckpt *ckpt, const struct sdc_h5_tree *t,
+                               struct sdc_error *err) {
+    struct sdc_h5_state *s = ckpt->priv;
+    struct sdc_h5_header h = {0};
+    enum sdc_status st = SDC_OK;
+    s->sets = sdc__alloc(t->n_nodes, sizeof *s->sets);
+    if (!s->sets)
+        return SDC_NOMEM(err, ckpt->path);
+    for (size_t i = 0, k; st == SDC_OK && i < t->n_names; i = k) {
+        for (k = i + 1; k < t->n_names && t->names[k].node == t->names[i].node; k++)
+            ;
+        st = add_one(ckpt, t, &t->names[i], k - i, &h, err);
+    }
+    sdc__h5_header_release(&h);
+    return st;
 }
 
-static enum sdc_status list_sets(struct sdc_ckpt *ckpt, struct walk *w, struct sdc_error *err) {
-    if (w->n_sets > 1)
-        qsort(w->sets, w->n_sets, sizeof *w->sets, by_address);
-    for (size_t i = 0; i < w->n_sets; i++) {
-        if (i > 0 && w->sets[i].addr == w->sets[i - 1].addr)
-            SDC_TRY(sdc__entry_alias(&ckpt->entries[ckpt->n - 1], w->sets[i].path, err));
-        else
-            SDC_TRY(add_set(ckpt, &w->sets[i], err));
+static enum sdc_status add_notes(struct sdc_ckpt *ckpt, const struct sdc_h5_tree *t,
+                                 struct sdc_error *err) {
+    const struct sdc_h5_state *s = ckpt->priv;
+    if (s->f.end && s->f.end < s->f.size)
+        SDC_TRY(sdc__ckpt_add_note(ckpt, SDC_NOTE_WARNING, err,
+                                   "trailing bytes: %llu after the %llu that the HDF5 file says it "
+                                   "has",
+                                   (unsigned long long)(s->f.size - s->f.end),
+                                   (unsigned long long)s->f.end));
+    if (s->f.unclean)
+        SDC_TRY(sdc__ckpt_add_note(ckpt, SDC_NOTE_WARNING, err,
+                                   "marked as open for writing: its writer is still running or "
+                                   "died, what it shows may be inconsistent"));
+    return sdc__h5_tree_notes(ckpt, t, err);
+}
+
+/* Is there anything left to ask about? */
+static bool needs_helper(const struct sdc_h5_state *s) {
+    for (size_t i = 0; i < s->n_kept; i++)
+        if (s->kept[i].set.layout == SDC_H5_CHUNKED)
+            return true;
+    return false;
+}
+
+enum sdc_status sdc__h5_open(struct sdc_ckpt *ckpt, uint64_t start_at, uint64_t size,
+                             struct sdc_error *err) {
+    struct sdc_h5_tree *t = sdc__calloc(1, sizeof *t);
+    struct sdc_h5_state *s = sdc__calloc(1, sizeof *s);
+    uint64_t root = 0;
+    enum sdc_status st;
+    ckpt->priv = s;
+    if (!t || !s) {
+        st = SDC_NOMEM(err, ckpt->path);
+        goto out;
     }
-    return SDC_OK;
+    s->f = (struct sdc_h5_file){
+        .file = ckpt->file, .path = ckpt->path, .start = start_at, .size = size};
+    s->in_archive = start_at != 0;
+    SDC_TRY_OUT(st, sdc__h5_superblock(&s->f, ckpt->options->allow_unclean, err));
+    SDC_TRY_OUT(st, check_extension(s, err));
+    SDC_TRY_OUT(st, start(ckpt, &root, err));
+    SDC_TRY_OUT(st, sdc__h5_tree_read(&s->f, s->proc, root, t, err));
+    SDC_TRY_OUT(st, sdc__h5_tree_name(&s->f, t, err));
+    SDC_TRY_OUT(st, add_notes(ckpt, t, err));
+    SDC_TRY_OUT(st, add_all(ckpt, t, err));
+    if (!needs_helper(s)) {
+        sdc__h5_stop(s->proc);
+        s->proc = NULL;
+    }
+out:
+    if (t)
+        sdc__h5_tree_release(t);
+    sdc__free(t);
+    return st;
+}
+
+void sdc__h5_close(struct sdc_ckpt *ckpt) {
+    struct sdc_h5_state *s = ckpt->priv;
+    if (!s)
+        return;
+    sdc__h5_stop(s->proc);
+    for (size_t i = 0; i < s->n_kept; i++) {
+        sdc__h5_set_release(&s->kept[i].set);
+        sdc__free(s->kept[i].places);
+        sdc__free(s->kept[i].members);
+        sdc__free(s->kept[i].name);
+    }
+    for (size_t i = 0; i < SDC_H5_CACHED; i++)
+        sdc__free(s->cache[i].bytes);
+    sdc__free(s->kept);
+    sdc__free(s->sets);
+    sdc__free(s->summed);
+    sdc__free(s->scratch);
+    sdc__h5_file_release(&s->f);
+    sdc__free(s);
+    ckpt->priv = NULL;
 }
 
 /* ---- the format ---- */
 
 static bool h5_sniff(const struct sdc_ckpt_source *source) {
     uint64_t base;
-    return source->file && sdc__h5_signature(source->file, &base);
-}
-
-static hid_t open_file(const char *path) {
-    hid_t fapl = H5Pcreate(H5P_FILE_ACCESS);
-    if (fapl < 0)
-        return -1;
-    hid_t file = -1;
-    /* no lock: alteration locks the file itself, through another descriptor of this process */
-    if (H5Pset_fclose_degree(fapl, H5F_CLOSE_STRONG) >= 0 &&
-        H5Pset_file_locking(fapl, false, true) >= 0)
-        file = H5Fopen(path, H5F_ACC_RDONLY, fapl);
-    (void)H5Pclose(fapl);
-    return file;
+    return source->file && sdc__h5_signature(source->file, 0, source->file->size, &base);
 }
 
 static enum sdc_status h5_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
                                struct sdc_error *err) {
     (void)source;
-    const char *path = ckpt->path;
-    uint64_t base;
-    SDC_TRY(sdc__h5_superblock(ckpt->file, &base, err));
-    struct sdc_h5_state *state = sdc__calloc(1, sizeof *state);
-    if (!state)
-        return SDC_NOMEM(err, path);
-    state->base = base;
-    state->file = -1;
-    ckpt->priv = state;
-
-    struct sdc_h5_quiet q = sdc__h5_quiet();
-    struct walk w = {.file_path = path, .err = err, .lapl = H5Pcreate(H5P_LINK_ACCESS)};
-    enum sdc_status st;
-    state->file = open_file(path);
-    if (state->file < 0 || w.lapl < 0 || H5Pset_elink_cb(w.lapl, refuse_external, NULL) < 0) {
-        st = sdc__h5_fail(err, SDC_INVALID, path, "open");
-        goto out;
-    }
-    SDC_TRY_OUT(st, walk_all(&w, state->file));
-    st = list_sets(ckpt, &w, err);
-out:
-    walk_release(&w);
-    sdc__h5_loud(&q);
-    return st;
-}
-
-static void h5_close(struct sdc_ckpt *ckpt) {
-    struct sdc_h5_state *state = ckpt->priv;
-    if (!state)
-        return;
-    struct sdc_h5_quiet q = sdc__h5_quiet();
-    if (state->file >= 0)
-        (void)H5Fclose(state->file);
-    sdc__h5_loud(&q);
-    sdc__free(state);
-    ckpt->priv = NULL;
-}
-
-/* ---- reading what is not in one piece ---- */
-
-/* The largest box of whole rows that starts at flat index `first` and has at most n elements;
- * returns its number of elements. */
-static uint64_t next_box(const struct sdc_tensor_desc *d, uint64_t first, uint64_t n,
-                         hsize_t *start, hsize_t *count) {
-    uint64_t rest = first, below = 1; /* below: elements of one step in dimension k */
-    for (unsigned i = d->rank; i-- > 0;) {
-        start[i] = rest % d->shape[i];
-        rest /= d->shape[i];
-        count[i] = 1;
-    }
-    unsigned k = d->rank - 1;
-    while (k > 0 && start[k] == 0 && below * d->shape[k] <= n) {
-        below *= d->shape[k];
-        count[k] = d->shape[k];
-        k--;
-    }
-    uint64_t rows = n / below, left = d->shape[k] - start[k];
-    count[k] = rows < left ? rows : left;
-    return count[k] * below;
-}
-
-static enum sdc_status read_box(hid_t set, hid_t type, hid_t space, uint64_t n,
-                                const hsize_t *start, const hsize_t *count, void *elements,
-                                const char *path, struct sdc_error *err) {
-    const hsize_t size = n;
-    hid_t memory = H5Screate_simple(1, &size, NULL);
-    /* memory type = file type: bits are moved, never converted */
-    bool ok =
-        memory >= 0 &&
-        (!count || H5Sselect_hyperslab(space, H5S_SELECT_SET, start, NULL, count, NULL) >= 0) &&
-        H5Dread(set, type, memory, space, H5P_DEFAULT, elements) >= 0;
-    /* before the next call, which forgets the errors of this one */
-    enum sdc_status st = ok ? SDC_OK : sdc__h5_fail(err, SDC_INVALID, path, "read");
-    if (memory >= 0)
-        (void)H5Sclose(memory);
-    return st;
-}
-
-/* A shape far beyond what is stored costs a time and memory that nothing in the file justifies. */
-static enum sdc_status check_expansion(const struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e,
-                                       struct sdc_error *err) {
-    uint64_t bytes = e->desc.n_elems;
-    if (!sdc__mul_u64(&bytes, sdc_dtype_bytes(e->desc.dtype)) ||
-        (bytes > UINT64_C(4) << 30 && bytes / 1000 > ckpt->file->size))
-        return SDC_ERR(err, SDC_LIMIT,
-                       "%s: %llu elements, more than 1000 times the file of %llu bytes", ckpt->path,
-                       (unsigned long long)e->desc.n_elems, (unsigned long long)ckpt->file->size);
-    return SDC_OK;
-}
-
-static enum sdc_status h5_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e,
-                               uint64_t first, uint64_t n, void *elements, struct sdc_error *err) {
-    const struct sdc_h5_state *state = ckpt->priv;
-    const size_t size = sdc_dtype_bytes(e->desc.dtype);
-    hsize_t start[SDC_MAX_RANK], count[SDC_MAX_RANK];
-    char *out = elements;
-    hid_t type = -1, space = -1;
-    enum sdc_status st = SDC_OK;
-    SDC_TRY(check_expansion(ckpt, e, err));
-    struct sdc_h5_quiet q = sdc__h5_quiet();
-    /* opened for each call, so that no cache of libhdf5 outlives a change of the file */
-    hid_t set = H5Oopen_by_addr(state->file, (haddr_t)e->key);
-    bool ok = set >= 0 && (type = H5Dget_type(set)) >= 0 && H5Tget_size(type) == size &&
-              (space = H5Dget_space(set)) >= 0;
-    if (!ok)
-        st = sdc__h5_fail(err, SDC_INVALID, ckpt->path, "read");
-    while (st == SDC_OK && n > 0) {
-        bool scalar = e->desc.rank == 0;
-        uint64_t m = scalar ? 1 : next_box(&e->desc, first, n, start, count);
-        st = read_box(set, type, space, m, start, scalar ? NULL : count, out, ckpt->path, err);
-        out += m * size;
-        first += m;
-        n -= m;
-    }
-    if (space >= 0)
-        (void)H5Sclose(space);
-    if (type >= 0)
-        (void)H5Tclose(type);
-    if (set >= 0)
-        (void)H5Oclose(set);
-    sdc__h5_loud(&q);
-    return st;
+    return sdc__h5_open(ckpt, 0, ckpt->file->size, err);
 }
 
 const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5 = {
     .name = "hdf5",
-    .summary = "HDF5 (h5py, Keras, PyTorch exports)",
+    .summary = "HDF5 (h5py, Keras, Chainer, PyTorch exports)",
     .sniff = h5_sniff,
     .open = h5_open,
     .map = sdc__h5_map,
-    .read = h5_read,
-    .close = h5_close,
+    .read = sdc__h5_read,
+    .find_sums = sdc__h5_find_sums,
+    .recode = sdc__h5_recode,
+    .close = sdc__h5_close,
 };
