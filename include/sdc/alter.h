@@ -54,13 +54,14 @@ struct sdc_alter_options {
 };
 
 struct sdc_alter_result {
-    uint64_t support_sites; /* size of the support */
-    uint64_t removed_sites; /* that not_result took out of it */
-    uint64_t planned;       /* distinct sites planned */
-    uint64_t altered;       /* elements that differ from before, as read back */
-    uint64_t altered_bits;  /* bits that differ from before, as read back */
-    uint64_t unchanged;     /* planned elements whose value was already the new one */
-    char *record;           /* path of the record; NULL if none; free with sdc_text_free */
+    uint64_t support_sites;      /* size of the support */
+    uint64_t removed_sites;      /* that not_result took out of it */
+    uint64_t planned;            /* distinct sites planned */
+    uint64_t attempts, happened; /* of sample attempts, see struct sdc_fault_list; else 0 */
+    uint64_t altered;            /* elements that differ from before, as read back */
+    uint64_t altered_bits;       /* bits that differ from before, as read back */
+    uint64_t unchanged;          /* planned elements whose value was already the new one */
+    char *record;                /* path of the record; NULL if none; free with sdc_text_free */
     struct sdc_record_change *changes; /* by tensor and element; owned with their texts */
     size_t n_changes;
 };

@@ -64,7 +64,9 @@ typedef enum sdc_status sdc_fault_read(void *user, size_t tensor, uint64_t first
  * every tensor of the support once, in order; drawing reads again what holds drawn sites, so read
  * and user must live as long as the support. Memory does not grow with the tensors' sizes. What
  * flip=K and random give is drawn again until it is allowed; an element leaves the support only
- * where nothing is. Once per support; not needed, and nothing, without not_result. */
+ * where nothing is. Where sites are listed
+ * (AT) none are taken out, but what is listed is looked at when the list is drawn. Once per
+ * support; not needed, and nothing, without not_result. */
 SDC_API enum sdc_status sdc_support_reduce(struct sdc_support *support, sdc_fault_read *read,
                                            void *user, struct sdc_error *err) SDC_MUST_CHECK;
 /* Number of sites: (element, bit) pairs, or elements where the operator takes whole elements. */

@@ -50,9 +50,10 @@ struct sdc_record_header {
     uint64_t removed_bits; /* sites that not_result took out of it */
     uint64_t planned;      /* sites planned */
     uint64_t elements;     /* elements that hold them: lines "change"; 0 in records of 0.1.0 */
-    char *source;          /* path as given of the file that was read */
-    char *file;            /* path as given of the file that holds the changes */
-    char *format;          /* "hdf5", "safetensors" */
+    uint64_t attempts, happened; /* of sample attempts, see struct sdc_fault_list; else 0 */
+    char *source;                /* path as given of the file that was read */
+    char *file;                  /* path as given of the file that holds the changes */
+    char *format;                /* "hdf5", "safetensors" */
     struct sdc_file_identity identity;
     bool synced;  /* false: --no-sync */
     char *origin; /* path as given of the record whose faults these are; NULL: drawn for this file

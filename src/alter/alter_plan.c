@@ -137,6 +137,8 @@ static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *
         return SDC_NOMEM(err, "the plan");
     plan->n_changes = list->n;
     plan->n_sites = list->n_sites;
+    plan->attempts = list->attempts;
+    plan->happened = list->happened;
     char *pool = (char *)plan->changes + changes_size, index[INDEX_TEXT];
     for (size_t i = 0; i < list->n; i++) {
         const struct sdc_fault *f = &list->faults[i];

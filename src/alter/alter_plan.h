@@ -36,6 +36,7 @@ struct sdc_plan {
     char format[32];
     uint64_t support_sites, removed_sites;
     uint64_t n_sites;
+    uint64_t attempts, happened;
     /* One block with the texts it points to, so that sdc__free(changes) frees all; sorted by
      * (tensor, element). Until the file's values are read old_raw is 0, and new_raw what the fault
      * carries as its value, or the value that is taken from another element. */

@@ -10,21 +10,20 @@
 /* Rows of the table without --verbose; the record holds all. */
 #define MAX_ROWS 20
 
-/* "lsb:30 msb:1 exponent", "lsb:0,lsb:2-5", or "value" */
+/* "lsb:30 msb:1 exponent", "lsb:0,lsb:2-5", "set1 lsb:30 msb:1 exponent", or "value" */
 static void bits_text(const struct sdc_record_change *c, struct sdc_buf *text) {
-    unsigned bits = sdc_dtype_bits(c->dtype);
+    unsigned bits = sdc_dtype_bits(c->dtype), bit = (unsigned)__builtin_ctzll(c->bits | 1ull << 63);
+    struct sdc_buf list = SDC_BUF_INIT;
+    sdc_text_of_bits(c->bits, &list);
     sdc__buf_clear(text);
-    if (c->op != SDC_OP_FLIP) {
-        sdc__buf_puts(text, "value");
-        return;
-    }
-    if (__builtin_popcountll(c->bits) == 1) {
-        unsigned bit = (unsigned)__builtin_ctzll(c->bits);
+    if (c->op != SDC_OP_FLIP)
+        sdc__buf_printf(text, "%s%s", sdc_op_name(c->op), c->bits ? " " : "");
+    if (__builtin_popcountll(c->bits) == 1)
         sdc__buf_printf(text, "lsb:%u msb:%u %s", bit, bits - 1 - bit,
                         sdc_num_field_name(sdc_num_field(c->dtype, bit)));
-        return;
-    }
-    sdc_text_of_bits(c->bits, text);
+    else if (c->bits)
+        sdc__buf_puts(text, list.data ? list.data : "?");
+    sdc__buf_release(&list);
 }
 
 /* Class of a value where its text does not tell. */
@@ -77,11 +76,18 @@ static void print_summary(struct sdc_cli *cli, const struct sdc_cli_alter_args *
                 sdc_text_of_count(r->altered_bits, bits), sdc_text_plural(r->altered_bits));
     if (r->unchanged > 0)
         fprintf(cli->out, ", %s held the value already", sdc_text_of_count(r->unchanged, count));
+    if (r->attempts > 0)
+        fprintf(cli->out, ", %s of %s attempts took place", sdc_text_of_count(r->happened, bits),
+                sdc_text_of_count(r->attempts, count));
     if (r->support_sites == 0)
-        fprintf(cli->out, "; the support is empty\n");
+        fprintf(cli->out, "; the support is empty");
     else
-        fprintf(cli->out, "; the support holds %s site%s\n",
+        fprintf(cli->out, "; the support holds %s site%s",
                 sdc_text_of_count(r->support_sites, count), sdc_text_plural(r->support_sites));
+    if (r->removed_sites > 0)
+        fprintf(cli->out, ", without %s whose result is left out",
+                sdc_text_of_count(r->removed_sites, count));
+    fputc('\n', cli->out);
 }
 
 static enum sdc_status print_text(struct sdc_cli *cli, const struct sdc_cli_alter_args *a,
@@ -110,6 +116,9 @@ static void json_counts(struct sdc_jw *w, const struct sdc_cli_alter_args *a, co
     sdc__jw_kbool(w, "dry_run", a->dry_run);
     sdc__jw_kbool(w, "synced", !a->no_sync && !a->dry_run);
     sdc__jw_ku64(w, "support", r->support_sites);
+    sdc__jw_ku64(w, "removed", r->removed_sites);
+    sdc__jw_ku64(w, "attempts", r->attempts);
+    sdc__jw_ku64(w, "happened", r->happened);
     sdc__jw_ku64(w, "planned", r->planned);
     sdc__jw_ku64(w, "altered", r->altered);
     sdc__jw_ku64(w, "altered_bits", r->altered_bits);

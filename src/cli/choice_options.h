@@ -28,10 +28,20 @@
         SDC_OPT_WORD_(type_, member_, "at", "SITE",                                                \
                       "this site, such as conv1.weight[0,2]@lsb:30 (repeatable)"),                 \
         SDC_OPT_WORD_(type_, member_, "exhaustive", NULL, "every site of the support"),            \
+        SDC_OPT_WORD_(type_, member_, "rate", "R",                                                 \
+                      "each site with this probability; of sample attempts each attempt"),         \
         SDC_OPT_WORD_(type_, member_, "sample", "HOW",                                             \
-                      "bits: every bit alike; tensors: tensor, then element, then bit [bits]"),    \
+                      "bits, elements, bytes (all alike), tensors (then element, then bit), "      \
+                      "stratified (tensors and bit classes), attempts [bits]"),                    \
         SDC_OPT_WORD_(type_, member_, "op", "OP",                                                  \
-                      "flip, or value=X where X is a number, nan, inf or -inf [flip]")
+                      "flip, flip=K, set0, set1, mask=HEX[/LENGTH], burst=K, scale=F, value=X, "   \
+                      "random, swap [flip]"),                                                      \
+        SDC_OPT_WORD_(type_, member_, "not-result", "LIST",                                        \
+                      "leave out sites whose value would become nan, inf [none]"),                 \
+        SDC_OPT_WORD_(type_, member_, "checksum", "HOW",                                           \
+                      "stored checksums: mend or stale (left as they are) [mend]"),                \
+        SDC_OPT_WORD_(type_, member_, "compat", "TOOL",                                            \
+                      "draw as hdf5-corrupter does: sample attempts, any bit of integers [none]")
 
 #define SDC_OPT_WORD_(type_, member_, name_, value_, help_)                                        \
     { SDC_OPT_WORDS, name_, 0, offsetof(type_, member_), value_, NULL, help_, 0, 0, NULL }

@@ -93,6 +93,7 @@ enum sdc_status sdc_support_new(const struct sdc_tensor_desc *const descs[], siz
     s->n_descs = n;
     s->rule = (struct sdc_rule){.op = choice->op,
                                 .elements = sdc_choice_takes_elements(choice),
+                                .listed = choice->mode == SDC_CHOICE_AT,
                                 .not_result = choice->not_result,
                                 .value = choice->value,
                                 .mask = choice->mask,

@@ -22,6 +22,7 @@
 struct sdc_rule {
     enum sdc_op op;
     bool elements; /* a site is an element */
+    bool listed;   /* sites are listed, none are drawn */
     uint32_t not_result;
     double value;
     uint64_t mask;

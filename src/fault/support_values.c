@@ -119,7 +119,7 @@ enum sdc_status sdc_support_reduce(struct sdc_support *s, sdc_fault_read *read, 
     uint64_t all = s->sites;
     s->read = read;
     s->user = user;
-    if (s->rule.not_result == 0 || s->reduced)
+    if (s->rule.not_result == 0 || s->rule.listed || s->reduced)
         return SDC_OK;
     if (s->rule.op == SDC_OP_SWAP)
         return SDC_ERR(err, SDC_USAGE, "not-result: does not go with op swap");

@@ -39,13 +39,14 @@ enum sdc_status sdc__draw_values(const struct sdc_support *s, const struct sdc_r
     struct sdc_rng rng = *sites; /* the same seed, block and trial */
     struct sdc_values v = {0};
     enum sdc_status st = SDC_OK;
+    const bool look = s->rule.not_result != 0;
     bool several = s->rule.op == SDC_OP_FLIP && s->rule.elements;
     if (!several && s->rule.op != SDC_OP_RANDOM && s->rule.op != SDC_OP_SWAP)
         return SDC_OK;
     rng.counter[0] = SDC_RNG_FAULT_VALUES;
     rng.counter[3] = 0;
     rng.used = 4;
-    if (s->reduced)
+    if (look)
         SDC_TRY(sdc__values_init(&v, s, err));
     const struct sdc_support_tensor *t = s->tensors;
     for (size_t i = 0; st == SDC_OK && i < list->n; i++) {
@@ -54,14 +55,13 @@ enum sdc_status sdc__draw_values(const struct sdc_support *s, const struct sdc_r
         uint64_t times = f->value, raw = 0;
         while (t->tensor != f->tensor)
             t++;
-        if (s->reduced)
+        if (look)
             st = sdc__values_get(&v, f->tensor, f->elem, &raw, err);
         if (st != SDC_OK)
             break;
         do
             draw_once(s, &rng, d, t->named, times, f);
-        while (s->reduced &&
-               sdc__refused(&s->rule, d->dtype, sdc_fault_apply(f, d->dtype, raw, 0)));
+        while (look && sdc__refused(&s->rule, d->dtype, sdc_fault_apply(f, d->dtype, raw, 0)));
         if (several)
             f->value = 0;
     }
