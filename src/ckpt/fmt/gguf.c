@@ -35,10 +35,9 @@ static enum sdc_status add(struct sdc_ckpt *ckpt, const struct sdc_gguf_tensor *
 }
 
 /* An unknown type, whose bytes are all that is known. */
-static enum sdc_status add_bytes(struct sdc_ckpt *ckpt, unsigned file, bool big_endian,
+static enum sdc_status add_bytes(struct sdc_ckpt *ckpt, unsigned file,
                                  const struct sdc_gguf_tensor *t, struct sdc_error *err) {
     struct sdc_ckpt_entry *e;
-    (void)big_endian;
     SDC_TRY(add(ckpt, t, "bytes", &e, err));
     SDC_TRY(sdc__entry_set_shape(e, ckpt->path, 1, &t->size, err));
     SDC_TRY(sdc__entry_set_dtype(e, SDC_DTYPE_U8, err));
@@ -120,7 +119,7 @@ static enum sdc_status add_tensors(struct sdc_ckpt *ckpt, unsigned file,
         const struct sdc_gguf_tensor *t = &h->tensors[i];
         const struct sdc_gguf_type *type = sdc__gguf_type(t->type);
         if (!type) {
-            SDC_TRY(add_bytes(ckpt, file, h->big_endian, t, err));
+            SDC_TRY(add_bytes(ckpt, file, t, err));
             SDC_TRY(
                 sdc__ckpt_add_note(ckpt, SDC_NOTE_INFO, err,
                                    "tensor %s has the unknown type %u; its bytes, with padding, "
