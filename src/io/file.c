@@ -17,6 +17,11 @@
  * INT_MAX instead of transferring less. */
 #define MAX_CALL ((size_t)1 << 30)
 
+/* Bytes to ask for in one call. */
+static size_t portion(uint64_t len) {
+    return sdc__io_cut(len < MAX_CALL ? (size_t)len : MAX_CALL);
+}
+
 static enum sdc_status open_failed(const char *path, int code, struct sdc_error *err) {
     if (code == ENOENT || code == ENOTDIR)
         return SDC_ERR_SYS(err, SDC_NOT_FOUND, code, "%s", path);
@@ -38,7 +43,10 @@ enum sdc_status sdc__file_open(const char *path, enum sdc_file_mode mode, struct
             return SDC_ERR_SYS(err, SDC_IO, code, "%s: create", path);
     }
     /* O_NONBLOCK so that a named pipe does not hang us before it is refused below */
-    int fd = open(path, flags[mode] | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    int fd;
+    do
+        fd = open(path, flags[mode] | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    while (fd < 0 && errno == EINTR); /* network file systems wait, and can be interrupted */
     if (fd < 0)
         return open_failed(path, errno, err);
 
@@ -93,13 +101,17 @@ enum sdc_status sdc__file_read(const struct sdc_file *f, uint64_t offset, void *
         return SDC_ERR_AT(err, SDC_INVALID, -1, "%s: %zu bytes at %llu are beyond any file",
                           f->path, len, (unsigned long long)offset);
     while (len > 0) {
-        ssize_t got = pread(f->fd, p, len < MAX_CALL ? len : MAX_CALL, (off_t)at);
-        if (got < 0) {
-            if (errno == EINTR)
-                continue;
-            return SDC_ERR_SYS(err, SDC_IO, errno, "%s: read at %llu", f->path,
-                               (unsigned long long)at);
+        int code = sdc__io_before_read(f->path);
+        ssize_t got = -1;
+        if (!code) {
+            got = pread(f->fd, p, portion(len), (off_t)at);
+            code = got < 0 ? errno : 0;
         }
+        if (code == EINTR)
+            continue;
+        if (code)
+            return SDC_ERR_SYS(err, SDC_IO, code, "%s: read at %llu", f->path,
+                               (unsigned long long)at);
         if (got == 0)
             return SDC_ERR_AT(err, SDC_INVALID, at,
                               "%s: truncated: ends at %llu, %zu more bytes were expected", f->path,
@@ -122,7 +134,7 @@ enum sdc_status sdc__file_write(struct sdc_file *f, uint64_t offset, const void 
         int code = sdc__io_before(SDC_IO_OP_WRITE, f->path);
         ssize_t put = -1;
         if (!code) {
-            put = pwrite(f->fd, p, len < MAX_CALL ? len : MAX_CALL, (off_t)at);
+            put = pwrite(f->fd, p, portion(len), (off_t)at);
             code = put < 0 ? errno : put == 0 ? EIO : 0;
         }
         if (code == EINTR)
@@ -149,7 +161,7 @@ enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t le
             /* not pwrite: on Linux that ignores its offset under O_APPEND, elsewhere not; and a
              * file opened as new has no O_APPEND but one writer */
             if (lseek(f->fd, 0, SEEK_END) >= 0)
-                put = write(f->fd, p, len < MAX_CALL ? len : MAX_CALL);
+                put = write(f->fd, p, portion(len));
             code = put < 0 ? errno : put == 0 ? EIO : 0;
         }
         if (code == EINTR)
@@ -164,9 +176,12 @@ enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t le
 }
 
 enum sdc_status sdc__file_truncate(struct sdc_file *f, uint64_t size, struct sdc_error *err) {
-    int code = size > INT64_MAX ? EFBIG : sdc__io_before(SDC_IO_OP_TRUNCATE, f->path);
-    if (!code && ftruncate(f->fd, (off_t)size) != 0)
-        code = errno;
+    int code;
+    do {
+        code = size > INT64_MAX ? EFBIG : sdc__io_before(SDC_IO_OP_TRUNCATE, f->path);
+        if (!code && ftruncate(f->fd, (off_t)size) != 0)
+            code = errno;
+    } while (code == EINTR);
     if (code)
         return SDC_ERR_SYS(err, SDC_IO, code, "%s: set the size to %llu", f->path,
                            (unsigned long long)size);
@@ -175,10 +190,14 @@ enum sdc_status sdc__file_truncate(struct sdc_file *f, uint64_t size, struct sdc
 }
 
 enum sdc_status sdc__file_sync(const struct sdc_file *f, struct sdc_error *err) {
-    int code = sdc__io_before(SDC_IO_OP_SYNC, f->path);
-    /* after a failed fsync the kernel may have dropped the pages: never retried, always reported */
-    if (!code && fsync(f->fd) != 0)
-        code = errno;
+    int code;
+    /* after a failed fsync the kernel may have dropped the pages: never retried, always reported;
+     * but one that was interrupted has not failed yet */
+    do {
+        code = sdc__io_before(SDC_IO_OP_SYNC, f->path);
+        if (!code && fsync(f->fd) != 0)
+            code = errno;
+    } while (code == EINTR);
     if (code)
         return SDC_ERR_SYS(err, SDC_IO, code, "%s: sync", f->path);
     return SDC_OK;
@@ -208,9 +227,7 @@ static int copy_in_kernel(const struct sdc_file *from, const struct sdc_file *to
     }
     while (*done < from->size) {
         off_t in = (off_t)*done, out = (off_t)*done;
-        uint64_t left = from->size - *done;
-        ssize_t n = copy_file_range(from->fd, &in, to->fd, &out,
-                                    left < MAX_CALL ? (size_t)left : MAX_CALL, 0);
+        ssize_t n = copy_file_range(from->fd, &in, to->fd, &out, portion(from->size - *done), 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -225,7 +242,10 @@ static int copy_in_kernel(const struct sdc_file *from, const struct sdc_file *to
 enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
                                struct sdc_error *err) {
     uint64_t done = 0;
-    int code = sdc__io_before(SDC_IO_OP_WRITE, to->path);
+    int code;
+    do
+        code = sdc__io_before(SDC_IO_OP_WRITE, to->path);
+    while (code == EINTR);
     if (code)
         return SDC_ERR_SYS(err, SDC_IO, code, "%s: copy from %s", to->path, from->path);
     int rc = copy_in_kernel(from, to, &done);

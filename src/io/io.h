@@ -5,7 +5,8 @@
  *
  * Every error names the path. A full disk is SDC_IO with the path and "No space left on device".
  * Every write-class system call passes a seam (sdc__io_test_hook) through which tests fail it or
- * end the process before it. One thread per object; functions without an object are thread-safe.
+ * end the process before it; reads pass it too, and both can be cut to short counts. One thread per
+ * object; functions without an object are thread-safe.
  *
  *     struct sdc_replace r;
  *     SDC_TRY(sdc__replace_begin(path, false, &r, err));
@@ -130,8 +131,8 @@ void sdc__replace_abandon(struct sdc_replace *r);
 /* Is this file name (no folder) a temporary of ours, and is its process gone? */
 bool sdc__temp_is_ours(const char *name);
 bool sdc__temp_is_stale(const char *name);
-/* Removes the stale temporaries of a folder; returns how many. Errors are ignored: it is a favour.
- */
+/* Removes the stale temporaries of a folder, files and folders with what they hold, unless another
+ * holds a lock on them; returns how many. Errors are ignored: it is a favour. */
 unsigned sdc__temp_sweep(const char *folder);
 
 /* Fills those of descriptors 0 to 2 that the caller's parent left closed, so that no file opened
@@ -179,11 +180,17 @@ enum sdc_io_op {
 #undef SDC_IO_OP_ENUM
 };
 
-/* Called before each write-class system call of this thread, n counting them from 1 since the hook
- * was set. Returns 0 to go on, or an errno value with which the call then fails without being made;
- * it may also end the process. */
+/* Any member but user may be NULL. */
 struct sdc_io_hook {
+    /* Called before each write-class system call of this thread, n counting them from 1 since the
+     * hook was set. Returns 0 to go on, or an errno value with which the call then fails without
+     * being made; it may also end the process. */
     int (*before)(void *user, uint64_t n, enum sdc_io_op op, const char *path);
+    /* The same before each read; n counts the reads alone. */
+    int (*before_read)(void *user, uint64_t n, const char *path);
+    /* How many of the len bytes that are left the next read or write asks the system for: 1 to
+     * len. What the system then does is a short count. */
+    size_t (*cut)(void *user, size_t len);
     void *user;
 };
 
@@ -192,6 +199,8 @@ void sdc__io_test_hook(const struct sdc_io_hook *hook);
 const char *sdc__io_op_name(enum sdc_io_op op);
 /* For code that lets a library write (libhdf5): 0, or the errno the hook wants. */
 int sdc__io_before(enum sdc_io_op op, const char *path);
+int sdc__io_before_read(const char *path);
+size_t sdc__io_cut(size_t len);
 
 /* "zlib built VERSION, running VERSION" of the library behind this file. */
 void sdc__gz_library(char *text, size_t size);

@@ -140,15 +140,17 @@ enum sdc_status sdc__rename(const char *from, const char *to, struct sdc_error *
 }
 
 enum sdc_status sdc__dir_sync(const char *dir, struct sdc_error *err) {
-    int code = sdc__io_before(SDC_IO_OP_DIR_SYNC, dir);
-    int fd = -1;
-    if (!code) {
-        fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int code;
+    do {
+        code = sdc__io_before(SDC_IO_OP_DIR_SYNC, dir);
+        if (code)
+            continue;
+        int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
         if (fd < 0 || fsync(fd) != 0)
             code = errno;
-    }
-    if (fd >= 0)
-        (void)close(fd);
+        if (fd >= 0)
+            (void)close(fd);
+    } while (code == EINTR);
     /* some network file systems cannot sync a folder and need not */
     if (code && code != EINVAL && code != ENOTSUP)
         return SDC_ERR_SYS(err, SDC_IO, code, "%s: sync the folder", dir);

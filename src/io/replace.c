@@ -73,6 +73,17 @@ static bool is_locked(int dir, const char *name) {
     return locked;
 }
 
+static bool sweep_one(const char *folder, int dir, const char *name) {
+    if (unlinkat(dir, name, 0) == 0)
+        return true;
+    if (errno != EISDIR && errno != EPERM) /* of a folder: Linux, POSIX */
+        return false;
+    char *path = sdc__path_join(folder, name);
+    bool gone = path && sdc__remove_tree(path, NULL) == SDC_OK;
+    sdc__free(path);
+    return gone;
+}
+
 unsigned sdc__temp_sweep(const char *folder) {
     DIR *d = opendir(folder);
     if (!d)
@@ -81,7 +92,7 @@ unsigned sdc__temp_sweep(const char *folder) {
     const struct dirent *e;
     while ((e = readdir(d)) != NULL)
         if (e->d_name[0] == '.' && sdc__temp_is_stale(e->d_name) &&
-            !is_locked(dirfd(d), e->d_name) && unlinkat(dirfd(d), e->d_name, 0) == 0)
+            !is_locked(dirfd(d), e->d_name) && sweep_one(folder, dirfd(d), e->d_name))
             n++;
     (void)closedir(d);
     return n;

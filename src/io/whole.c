@@ -21,7 +21,9 @@ static enum sdc_status take(const char *path, size_t limit, size_t before, struc
 }
 
 static enum sdc_status open_any(const char *path, int *fd, struct sdc_error *err) {
-    *fd = open(path, O_RDONLY | O_CLOEXEC);
+    do
+        *fd = open(path, O_RDONLY | O_CLOEXEC);
+    while (*fd < 0 && errno == EINTR);
     if (*fd < 0)
         return SDC_ERR_SYS(err, errno == ENOENT || errno == ENOTDIR ? SDC_NOT_FOUND : SDC_IO, errno,
                            "%s: open", path);
@@ -36,11 +38,16 @@ enum sdc_status sdc__read_whole(const char *path, size_t limit, struct sdc_buf *
     size_t before = out->len;
     char block[BLOCK];
     while (st == SDC_OK) {
-        ssize_t n = read(fd, block, sizeof block);
-        if (n < 0 && errno == EINTR)
+        int code = sdc__io_before_read(path);
+        ssize_t n = -1;
+        if (!code) {
+            n = read(fd, block, sdc__io_cut(sizeof block));
+            code = n < 0 ? errno : 0;
+        }
+        if (code == EINTR)
             continue;
-        if (n < 0)
-            st = SDC_ERR_SYS(err, SDC_IO, errno, "%s: read", path);
+        if (code)
+            st = SDC_ERR_SYS(err, SDC_IO, code, "%s: read", path);
         if (n <= 0)
             break;
         st = take(path, limit, before, out, block, (size_t)n, err);

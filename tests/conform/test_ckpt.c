@@ -412,7 +412,7 @@ static void a_full_disk_loses_nothing(void **state) {
         assert_true(at < 200);
         assert_ok(sdc__write_whole(FILE_A, "old", 3, false, &err));
         struct trouble t = {.at = at, .code = ENOSPC};
-        sdc__io_test_hook(&(struct sdc_io_hook){fail_at, &t});
+        sdc__io_test_hook(&(struct sdc_io_hook){.before = fail_at, .user = &t});
         enum sdc_status st = save(FILE_A, made, false, true);
         sdc__io_test_hook(NULL);
         finished = t.seen < at;

@@ -85,7 +85,7 @@ static bool killed_at(uint64_t n, enum sdc_status (*work)(bool, struct sdc_error
     assert_true(pid >= 0);
     if (pid == 0) {
         struct stop s = {.at = n};
-        struct sdc_io_hook hook = {before_write, &s};
+        struct sdc_io_hook hook = {.before = before_write, .user = &s};
         struct sdc_error e;
         sdc__io_test_hook(&hook);
         _exit(work(in_place, &e) == SDC_OK ? 0 : 1);
@@ -208,7 +208,7 @@ static void one_failure_leaves_nothing(void **state) {
             for (uint64_t n = 1; !done; n++) {
                 fresh(&old);
                 struct stop s = {.at = n, .code = codes[c]};
-                struct sdc_io_hook hook = {before_write, &s};
+                struct sdc_io_hook hook = {.before = before_write, .user = &s};
                 sdc__io_test_hook(&hook);
                 enum sdc_status st = alter(in_place, &err);
                 sdc__io_test_hook(NULL);
@@ -243,7 +243,7 @@ static void lasting_failure_leaves_a_record(void **state) {
         for (uint64_t n = 1; !done; n++) {
             fresh(&old);
             struct stop s = {.at = n, .code = EIO, .for_all = true};
-            struct sdc_io_hook hook = {before_write, &s};
+            struct sdc_io_hook hook = {.before = before_write, .user = &s};
             sdc__io_test_hook(&hook);
             enum sdc_status st = alter(in_place, &err);
             sdc__io_test_hook(NULL);

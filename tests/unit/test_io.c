@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -253,7 +254,7 @@ static void every_failing_call_keeps_the_old_file(void **state) {
         assert_true(at < 20);
         put_text("io/a", "old");
         struct trouble t = {.at = at};
-        sdc__io_test_hook(&(struct sdc_io_hook){make_trouble, &t});
+        sdc__io_test_hook(&(struct sdc_io_hook){.before = make_trouble, .user = &t});
         enum sdc_status st = sdc__write_whole("io/a", "new", 3, true, &err);
         sdc__io_test_hook(NULL);
         if (t.seen < at) { /* the hook had nothing left to fail */
@@ -280,7 +281,7 @@ static void every_kill_leaves_old_or_new_and_the_next_run_cleans(void **state) {
         assert_true(child >= 0);
         if (child == 0) {
             struct trouble t = {.at = at, .die = true};
-            sdc__io_test_hook(&(struct sdc_io_hook){make_trouble, &t});
+            sdc__io_test_hook(&(struct sdc_io_hook){.before = make_trouble, .user = &t});
             (void)!sdc__write_whole("io/a", "new", 3, true, &err);
             _exit(0);
         }
@@ -293,6 +294,101 @@ static void every_kill_leaves_old_or_new_and_the_next_run_cleans(void **state) {
         assert_int_equal(entries("io"), 2); /* a and b, no temporary */
         assert_ok(sdc__remove_file("io/b", &err));
     }
+}
+
+/* A system that transfers little at a time, and interrupts every other call. */
+struct slow {
+    uint64_t calls, interrupts;
+    size_t most;
+};
+
+static int interrupt(struct slow *s) {
+    if (s->calls++ % 2)
+        return 0;
+    s->interrupts++;
+    return EINTR;
+}
+
+static int interrupt_write(void *user, uint64_t n, enum sdc_io_op op, const char *path) {
+    (void)n;
+    (void)path;
+    return op == SDC_IO_OP_WRITE || op == SDC_IO_OP_SYNC || op == SDC_IO_OP_DIR_SYNC ||
+                   op == SDC_IO_OP_TRUNCATE
+               ? interrupt(user)
+               : 0;
+}
+
+static int interrupt_read(void *user, uint64_t n, const char *path) {
+    (void)n;
+    (void)path;
+    return interrupt(user);
+}
+
+static size_t cut(void *user, size_t len) {
+    const struct slow *s = user;
+    return len < s->most ? len : s->most;
+}
+
+static void short_counts_and_interrupts_change_nothing(void **state) {
+    (void)state;
+    static const char want[] = "0123456789abcdefghijklmnopqrstuvwxyz";
+    const size_t len = sizeof want - 1;
+    for (size_t most = 1; most < 9; most += 2) {
+        struct slow s = {.most = most};
+        struct sdc_io_hook hook = {
+            .before = interrupt_write, .before_read = interrupt_read, .cut = cut, .user = &s};
+        struct sdc_file f, g;
+        char is[64];
+        struct sdc_buf whole = SDC_BUF_INIT;
+        assert_ok(sdc__remove_tree("io/slow", &err));
+        assert_ok(sdc__make_dirs("io/slow", &err));
+        sdc__io_test_hook(&hook);
+        assert_ok(sdc__file_open("io/slow/a", SDC_FILE_NEW, &f, &err));
+        assert_ok(sdc__file_write(&f, 0, want, 20, &err));
+        assert_ok(sdc__file_append(&f, want + 20, len - 20, &err));
+        assert_ok(sdc__file_sync(&f, &err));
+        assert_int_equal(f.size, len);
+        assert_ok(sdc__file_read(&f, 1, is, len - 1, &err));
+        assert_memory_equal(is, want + 1, len - 1);
+        assert_ok(sdc__file_open("io/slow/b", SDC_FILE_NEW, &g, &err));
+        assert_ok(sdc__file_copy(&f, &g, &err));
+        assert_ok(sdc__file_truncate(&f, 30, &err));
+        assert_ok(sdc__read_whole("io/slow/b", 100, &whole, &err));
+        assert_ok(sdc__parent_sync("io/slow/b", &err));
+        sdc__io_test_hook(NULL);
+        assert_int_equal(whole.len, len);
+        assert_memory_equal(whole.data, want, len);
+        assert_true(s.interrupts >= 2 * len / most);
+        sdc__buf_release(&whole);
+        sdc__file_close(&f);
+        sdc__file_close(&g);
+    }
+}
+
+static int fail_read(void *user, uint64_t n, const char *path) {
+    (void)path;
+    return n == *(const uint64_t *)user ? EIO : 0;
+}
+
+static void a_read_that_fails_is_named(void **state) {
+    (void)state;
+    struct sdc_buf whole = SDC_BUF_INIT;
+    struct sdc_file f;
+    char is[8];
+    uint64_t at = 2;
+    put_text("io/a", "12345678");
+    assert_ok(sdc__file_open("io/a", SDC_FILE_READ, &f, &err));
+    sdc__io_test_hook(&(struct sdc_io_hook){.before_read = fail_read, .user = &at});
+    assert_ok(sdc__file_read(&f, 0, is, 4, &err));
+    assert_status(SDC_IO, sdc__file_read(&f, 4, is, 4, &err));
+    assert_int_equal(err.sys_code, EIO);
+    assert_message_has("io/a");
+    assert_message_has("read at 4");
+    at = 4;
+    assert_status(SDC_IO, sdc__read_whole("io/a", 100, &whole, &err));
+    sdc__io_test_hook(NULL);
+    sdc__buf_release(&whole);
+    sdc__file_close(&f);
 }
 
 static void only_dead_owners_are_stale(void **state) {
@@ -332,6 +428,24 @@ static void only_dead_owners_are_stale(void **state) {
     fclose(f);
     assert_int_equal(sdc__temp_sweep("io"), 1);
     assert_int_equal(entries("io"), 2);
+
+    /* a folder too, with what is in it, but not what a link in it names, and not while somebody
+     * holds a lock on it */
+    snprintf(path, sizeof path, "io/%s/sub", dead);
+    assert_ok(sdc__make_dirs(path, &err));
+    snprintf(path, sizeof path, "io/%s/sub/file", dead);
+    put_text(path, "1");
+    snprintf(path, sizeof path, "io/%s/sub/link", dead);
+    assert_int_equal(symlink("../../keep", path), 0);
+    snprintf(path, sizeof path, "io/%s", dead);
+    int held = open(path, O_RDONLY | O_DIRECTORY);
+    assert_int_equal(flock(held, LOCK_EX), 0);
+    assert_int_equal(sdc__temp_sweep("io"), 0);
+    assert_int_equal(entries("io"), 3);
+    close(held);
+    assert_int_equal(sdc__temp_sweep("io"), 1);
+    assert_int_equal(entries("io"), 2);
+    expect_text("io/keep", "");
     sdc__replace_abandon(&r);
 }
 
@@ -393,6 +507,8 @@ int main(void) {
         cmocka_unit_test_setup(replacing_is_atomic, fresh),
         cmocka_unit_test_setup(every_failing_call_keeps_the_old_file, fresh),
         cmocka_unit_test_setup(every_kill_leaves_old_or_new_and_the_next_run_cleans, fresh),
+        cmocka_unit_test_setup(short_counts_and_interrupts_change_nothing, fresh),
+        cmocka_unit_test_setup(a_read_that_fails_is_named, fresh),
         cmocka_unit_test_setup(only_dead_owners_are_stale, fresh),
         cmocka_unit_test_setup(a_full_disk_is_named, fresh),
         cmocka_unit_test_setup(paths_and_folders, fresh),
