@@ -229,8 +229,8 @@ struct sdc_ckpt_writer_ops {
 
 /* ---- the tables ---- */
 
-extern const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5, sdc__fmt_tensorbundle, sdc__fmt_gguf,
-    sdc__fmt_safetensors;
+extern const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5, sdc__fmt_keras, sdc__fmt_tensorbundle,
+    sdc__fmt_gguf, sdc__fmt_safetensors;
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_torch, sdc__fmt_torch_legacy, sdc__fmt_dcp;
 extern const struct sdc_ckpt_writer_ops sdc__writer_hdf5, sdc__writer_safetensors;
 

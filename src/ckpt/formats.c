@@ -10,6 +10,7 @@
 /* clang-format off */
 #define FORMATS(X)                              \
     X(sdc__fmt_hdf5, "hdf5")                    \
+    X(sdc__fmt_keras, "keras")                  \
     X(sdc__fmt_gguf, "gguf")                    \
     X(sdc__fmt_tensorbundle, "tensorbundle")    \
     X(sdc__fmt_torch, "pytorch")                \

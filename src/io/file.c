@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
@@ -84,6 +85,29 @@ void sdc__reserve_streams(void) {
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         (void)close(fd);
+}
+
+enum sdc_status sdc__file_temp(struct sdc_file *f, struct sdc_error *err) {
+    const char *folder = secure_getenv("TMPDIR");
+    folder = folder && *folder ? folder : "/tmp";
+    *f = (struct sdc_file)SDC_FILE_INIT;
+    char *path = sdc__asprintf("%s/sdclab-XXXXXX", folder);
+    if (!path)
+        return SDC_NOMEM(err, folder);
+    int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd < 0) { /* not every file system can */
+        fd = mkostemp(path, O_CLOEXEC);
+        if (fd >= 0)
+            (void)unlink(path);
+    }
+    if (fd < 0) {
+        enum sdc_status st = SDC_ERR_SYS(err, SDC_IO, errno, "%s: a temporary file", folder);
+        sdc__free(path);
+        return st;
+    }
+    f->fd = fd;
+    f->path = path;
+    return SDC_OK;
 }
 
 void sdc__file_close(struct sdc_file *f) {

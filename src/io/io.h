@@ -48,6 +48,9 @@ struct sdc_file {
  * failure *f is as after SDC_FILE_INIT. Descriptors are close-on-exec. */
 enum sdc_status sdc__file_open(const char *path, enum sdc_file_mode mode, struct sdc_file *f,
                                struct sdc_error *err) SDC_MUST_CHECK;
+/* A new file without a name, for reading and writing, in $TMPDIR or /tmp; gone when it is closed.
+ * SDC_IO, SDC_NO_MEMORY. */
+enum sdc_status sdc__file_temp(struct sdc_file *f, struct sdc_error *err) SDC_MUST_CHECK;
 /* Accepts a file that is not open; releases locks. */
 void sdc__file_close(struct sdc_file *f);
 

@@ -15,7 +15,7 @@ static enum sdc_status start(struct sdc_ckpt *ckpt, uint64_t *root, struct sdc_e
     struct sdc_h5_state *s = ckpt->priv;
     struct sdc_buf body = SDC_BUF_INIT;
     struct sdc_wire w;
-    SDC_TRY(sdc__h5_start(ckpt->path, ckpt->file, 0, &s->proc, err));
+    SDC_TRY(sdc__h5_start(ckpt->path, s->f.file, 0, &s->proc, err));
     sdc__wire_put(&body, 0, 1);
     sdc__wire_put(&body, s->f.start, 8);
     sdc__wire_put(&body, s->f.size, 8);
@@ -124,7 +124,7 @@ static bool needs_helper(const struct sdc_h5_state *s) {
 }
 
 enum sdc_status sdc__h5_open(struct sdc_ckpt *ckpt, uint64_t start_at, uint64_t size,
-                             struct sdc_error *err) {
+                             bool in_archive, struct sdc_file *inflated, struct sdc_error *err) {
     struct sdc_h5_tree *t = sdc__calloc(1, sizeof *t);
     struct sdc_h5_state *s = sdc__calloc(1, sizeof *s);
     uint64_t root = 0;
@@ -136,7 +136,13 @@ enum sdc_status sdc__h5_open(struct sdc_ckpt *ckpt, uint64_t start_at, uint64_t 
     }
     s->f = (struct sdc_h5_file){
         .file = ckpt->file, .path = ckpt->path, .start = start_at, .size = size};
-    s->in_archive = start_at != 0;
+    s->in_archive = in_archive;
+    s->inflated = (struct sdc_file)SDC_FILE_INIT;
+    if (inflated) {
+        s->inflated = *inflated;
+        *inflated = (struct sdc_file)SDC_FILE_INIT;
+        s->f.file = &s->inflated;
+    }
     SDC_TRY_OUT(st, sdc__h5_superblock(&s->f, ckpt->options->allow_unclean, err));
     SDC_TRY_OUT(st, check_extension(s, err));
     SDC_TRY_OUT(st, start(ckpt, &root, err));
@@ -173,6 +179,7 @@ void sdc__h5_close(struct sdc_ckpt *ckpt) {
     sdc__free(s->summed);
     sdc__free(s->scratch);
     sdc__h5_file_release(&s->f);
+    sdc__file_close(&s->inflated);
     sdc__free(s);
     ckpt->priv = NULL;
 }
@@ -187,7 +194,7 @@ static bool h5_sniff(const struct sdc_ckpt_source *source) {
 static enum sdc_status h5_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
                                struct sdc_error *err) {
     (void)source;
-    return sdc__h5_open(ckpt, 0, ckpt->file->size, err);
+    return sdc__h5_open(ckpt, 0, ckpt->file->size, false, NULL, err);
 }
 
 const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5 = {

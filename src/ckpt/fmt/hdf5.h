@@ -16,7 +16,7 @@
 /* ---- the range of a file that is an HDF5 file (hdf5_super.c) ---- */
 
 struct sdc_h5_file {
-    const struct sdc_file *file; /* member 0 */
+    const struct sdc_file *file; /* member 0, or what a member of it inflates to */
     const char *path;            /* for messages */
     uint64_t start, size;        /* the range; start is 0 but inside an archive */
     uint64_t base;      /* of the superblock in the range: what addresses are relative to */
@@ -216,6 +216,7 @@ struct sdc_h5_kept {
     uint64_t grid[SDC_MAX_RANK], n_chunks;
     struct sdc_h5_place *places; /* by chunk in C order of the grid; NULL until one is asked for */
     unsigned *members;           /* of external files, one for each segment */
+    uint64_t at;                 /* all elements in C order from here on in s->f.file; 0: not so */
     char *name;                  /* for messages */
 };
 
@@ -243,6 +244,7 @@ struct sdc_h5_state {
     struct sdc_h5_file f;
     struct sdc_h5_proc *proc; /* NULL: not started or ended */
     bool in_archive;          /* recoding would change the size of a member of an archive */
+    struct sdc_file inflated; /* open if the HDF5 file is a deflated member: f.file is this one */
     struct sdc_h5_kept *kept;
     size_t n_kept, cap_kept;
     uint64_t *sets; /* addresses of all datasets */
@@ -309,9 +311,11 @@ enum sdc_status sdc__h5_encode(const struct sdc_h5_set *set, uint32_t *mask, uns
                                size_t n, unsigned char **out, size_t *n_out, const char *what,
                                struct sdc_error *err);
 
-/* Opens the HDF5 file in [start, start + size) of member 0 into entries, sums and notes. */
-enum sdc_status sdc__h5_open(struct sdc_ckpt *ckpt, uint64_t start, uint64_t size,
-                             struct sdc_error *err);
+/* Opens the HDF5 file in [start, start + size) of member 0 into entries, sums and notes.
+ * in_archive: it is a member of an archive. inflated: NULL, or the HDF5 file itself (start 0),
+ * which is taken over; all its tensors are locked. */
+enum sdc_status sdc__h5_open(struct sdc_ckpt *ckpt, uint64_t start, uint64_t size, bool in_archive,
+                             struct sdc_file *inflated, struct sdc_error *err);
 enum sdc_status sdc__h5_map(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t elem,
                             struct sdc_span *span, struct sdc_error *err);
 enum sdc_status sdc__h5_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e, uint64_t first,

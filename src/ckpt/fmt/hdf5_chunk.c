@@ -200,6 +200,8 @@ static enum sdc_status find_header_sums(struct sdc_ckpt *ckpt, struct sdc_error 
 
 enum sdc_status sdc__h5_find_sums(struct sdc_ckpt *ckpt, struct sdc_error *err) {
     struct sdc_h5_state *s = ckpt->priv;
+    if (s->f.file != ckpt->file)
+        return SDC_OK;
     s->f.budget = s->f.size > UINT64_MAX / 8 ? UINT64_MAX : s->f.size * 4 + (UINT64_C(64) << 20);
     SDC_TRY(find_header_sums(ckpt, err));
     for (size_t i = 0; i < s->n_kept; i++) {
@@ -267,6 +269,7 @@ enum sdc_status sdc__h5_map(struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *
 enum sdc_status sdc__h5_load(struct sdc_ckpt *ckpt, const struct sdc_h5_kept *k, uint64_t chunk,
                              const struct sdc_h5_place *p, unsigned char **bytes,
                              struct sdc_error *err) {
+    const struct sdc_h5_state *s = ckpt->priv;
     char what[SDC_ERROR_MESSAGE_SIZE / 2], text[320];
     sdc__h5_chunk_text(k, chunk, text, sizeof text);
     (void)snprintf(what, sizeof what, "%.180s: %s", ckpt->path, text);
@@ -276,7 +279,7 @@ enum sdc_status sdc__h5_load(struct sdc_ckpt *ckpt, const struct sdc_h5_kept *k,
     unsigned char *in = sdc__alloc((size_t)p->size, 1);
     if (!in)
         return SDC_NOMEM(err, ckpt->path);
-    enum sdc_status st = sdc__file_read(ckpt->file, p->at, in, (size_t)p->size, err);
+    enum sdc_status st = sdc__file_read(s->f.file, p->at, in, (size_t)p->size, err);
     if (st != SDC_OK) {
         sdc__free(in);
         return st;
@@ -359,17 +362,16 @@ static enum sdc_status fill_run(struct sdc_ckpt *ckpt, const struct sdc_h5_kept 
 }
 
 /* From a file into the scratch memory. */
-static enum sdc_status read_run(struct sdc_ckpt *ckpt, const struct sdc_h5_kept *k, unsigned file,
-                                uint64_t at, struct run *r, struct sdc_error *err) {
+static enum sdc_status read_run(struct sdc_ckpt *ckpt, const struct sdc_h5_kept *k,
+                                const struct sdc_file *f, uint64_t at, struct run *r,
+                                struct sdc_error *err) {
     struct sdc_h5_state *s = ckpt->priv;
     const uint64_t size = k->set.fields.size;
-    const struct sdc_file *f;
     if (size > SCRATCH)
         return SDC_ERR(err, SDC_LIMIT, "%s: elements of %llu bytes", ckpt->path,
                        (unsigned long long)size);
     if (r->n > SCRATCH / size)
         r->n = SCRATCH / size;
-    SDC_TRY(sdc__ckpt_member(ckpt, file, &f, err));
     r->bytes = s->scratch;
     r->stride = (size_t)size;
     return sdc__file_read(f, at, s->scratch, (size_t)(r->n * size), err);
@@ -394,7 +396,7 @@ static enum sdc_status chunk_run(struct sdc_ckpt *ckpt, size_t kept, uint64_t el
     if (p->at == SDC_H5_NOT_STORED)
         return fill_run(ckpt, k, r, err);
     if (k->coding != SDC_H5_DECODED && k->chunk_bytes > SMALL_CHUNK)
-        return read_run(ckpt, k, 0, p->at + byte, r, err);
+        return read_run(ckpt, k, s->f.file, p->at + byte, r, err);
     const unsigned char *bytes;
     SDC_TRY(get_chunk(ckpt, kept, chunk, p, &bytes, err));
     r->bytes = bytes + byte;
@@ -456,14 +458,18 @@ static enum sdc_status get_run(struct sdc_ckpt *ckpt, size_t kept, uint64_t elem
     struct sdc_h5_state *s = ckpt->priv;
     const struct sdc_h5_kept *k = &s->kept[kept];
     if (k->set.n_segments > 0) {
+        const struct sdc_file *f;
         unsigned file = 0;
         uint64_t at = 0, left = 0;
         if (map_segment(k, elem * k->set.fields.size, &file, &at, &left) != SDC_OK)
             return SDC_ERR(err, SDC_INTERNAL, "%s: tensor %s: in no segment", ckpt->path, k->name);
         if (r->n > left / k->set.fields.size)
             r->n = left / k->set.fields.size;
-        return read_run(ckpt, k, file, at, r, err);
+        SDC_TRY(sdc__ckpt_member(ckpt, file, &f, err));
+        return read_run(ckpt, k, f, at, r, err);
     }
+    if (k->at > 0)
+        return read_run(ckpt, k, s->f.file, k->at + elem * k->set.fields.size, r, err);
     if (k->set.layout != SDC_H5_CHUNKED)
         return fill_run(ckpt, k, r, err);
     return k->coding == SDC_H5_ASKED ? asked_run(ckpt, k, elem, r, err)

@@ -34,6 +34,11 @@ static enum sdc_status invalid(const struct plan *p, const char *what, struct sd
                       p->found->names[0], what);
 }
 
+/* Positions are then not those of member 0. */
+static bool is_inflated(const struct plan *p) {
+    return p->state->f.file != p->ckpt->file;
+}
+
 /* ---- the kinds of storage ---- */
 
 static void never_written(struct plan *p) {
@@ -104,7 +109,7 @@ static enum sdc_status plan_compact(struct plan *p, struct sdc_error *err) {
     p->placed = true;
     p->at = set->compact_at;
     p->stored = p->bytes;
-    return p->found->header->version == 1
+    return p->found->header->version == 1 || is_inflated(p)
                ? SDC_OK
                : add_header_sum(p, &p->found->header->blocks[set->compact_block], err);
 }
@@ -462,6 +467,15 @@ enum sdc_status sdc__h5_add_set(struct sdc_ckpt *ckpt, struct sdc_h5_found *foun
     p->set = found->set;
     p->bytes = p->set->is_null ? 0 : p->set->n_elems * p->set->fields.size; /* checked before */
     enum sdc_status st = plan_storage(p, &k, err);
+    if (is_inflated(p)) {
+        k.at = p->at;
+        p->keep = p->keep || p->placed;
+        p->placed = false;
+        p->recoded[0] = '\0';
+        if (!p->locked[0])
+            (void)snprintf(p->locked, sizeof p->locked,
+                           "deflated inside of an archive: not alterable, store it instead");
+    }
     const struct sdc_h5_fields *fields = &p->set->fields;
     if (st == SDC_OK && (fields->n == 0 || p->set->unknown[0]))
         st = add_entry(p, fields->n ? &fields->all[0] : NULL, err);
