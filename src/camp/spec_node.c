@@ -95,7 +95,7 @@ static enum sdc_status next(struct reader *r, yaml_event_t *event) {
 
 static enum sdc_status refuse(struct reader *r, const yaml_event_t *event, const char *what) {
     return sdc__spec_error(r->err, SDC_INVALID, r->what, line_of(event->start_mark),
-                           column_of(event->start_mark), "%s are not allowed in a spec", what);
+                           column_of(event->start_mark), "%s are not allowed", what);
 }
 
 static enum sdc_status check_plain(struct reader *r, const yaml_event_t *event,

@@ -2,7 +2,8 @@
  *
  * A YAML text as a tree of nodes that remember where they were written. One document of mappings,
  * sequences and scalars; anchors, aliases, tags and merge keys are refused, as are duplicate keys:
- * a spec means what it shows. Used by spec*.c alone.
+ * a spec means what it shows. Used by spec*.c, and by the program for the one other YAML file it
+ * reads, a configuration of the published injector.
  */
 #ifndef SDC_CAMP_SPEC_NODE_H
 #define SDC_CAMP_SPEC_NODE_H

@@ -14,9 +14,8 @@ static void name_option(const char *name, struct sdc_error *err) {
     snprintf(err->message, sizeof err->message, "--%.*s", (int)(sizeof err->message - 3), said);
 }
 
-enum sdc_status sdc_cli_choice(const struct sdc_opt_words *words, struct sdc_choice *choice,
-                               struct sdc_error *err) {
-    sdc_choice_init(choice);
+enum sdc_status sdc_cli_choice_add(const struct sdc_opt_words *words, struct sdc_choice *choice,
+                                   struct sdc_error *err) {
     for (size_t i = 0; i < words->n; i++) {
         enum sdc_status st =
             sdc_choice_set(choice, words->items[i].name, words->items[i].value, err);
@@ -26,4 +25,10 @@ enum sdc_status sdc_cli_choice(const struct sdc_opt_words *words, struct sdc_cho
         }
     }
     return sdc_choice_check(choice, err);
+}
+
+enum sdc_status sdc_cli_choice(const struct sdc_opt_words *words, struct sdc_choice *choice,
+                               struct sdc_error *err) {
+    sdc_choice_init(choice);
+    return sdc_cli_choice_add(words, choice, err);
 }

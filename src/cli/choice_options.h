@@ -50,5 +50,8 @@
  */
 enum sdc_status sdc_cli_choice(const struct sdc_opt_words *words, struct sdc_choice *choice,
                                struct sdc_error *err) SDC_MUST_CHECK;
+/* The same, over a choice that holds words already. */
+enum sdc_status sdc_cli_choice_add(const struct sdc_opt_words *words, struct sdc_choice *choice,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
 
 #endif
