@@ -14,3 +14,5 @@ echo; echo "== campaign: trials per minute =="
 $python bench/bench_campaign.py
 echo; echo "== checkpoints: alter, diff, inspect against their floors =="
 $python bench/bench_ckpt.py
+echo; echo "== checkpoints: diff, scan, predict, verify, seal against cmp and NumPy =="
+$python bench/bench_audit.py

@@ -248,7 +248,8 @@ struct sdc_predict_options {
     unsigned threads; /* 0: one for each processor */
 };
 
-/* Classifies every bit of the support of the choice (operator flip), in one pass over its elements.
+/* Classifies every bit of the support of the choice (operator flip, one bit), in one pass over its
+ * elements; not_result is not looked at, since it is about what is predicted here.
  * Extreme is a magnitude of at least 2^(e + 1 + extreme), where 2^e <= largest finite magnitude of
  * the role's tensors in the support < 2^(e + 1), but at least 2^extreme, as where all are zero.
  * predict is to be released after success only. */

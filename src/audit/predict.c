@@ -322,7 +322,6 @@ static enum sdc_status list(struct predicting *p, struct sdc_error *err) {
     p->places = sdc__alloc(s->n_tensors, sizeof *p->places);
     if (!out->tensors || !p->histograms || !p->tensors || !p->places)
         return SDC_NOMEM(err, sdc_ckpt_path(p->ckpt));
-    out->sites = s->sites;
     out->n_tensors = s->n_tensors;
     for (size_t i = 0; i < s->n_tensors; i++) {
         const struct sdc_support_tensor *t = &s->tensors[i];
@@ -331,6 +330,7 @@ static enum sdc_status list(struct predicting *p, struct sdc_error *err) {
                                                       .dtype = d->dtype,
                                                       .role = d->role,
                                                       .sites = t->n_elems * t->width};
+        out->sites += out->tensors[i].sites;
         if (!has_values(d->dtype))
             continue;
         p->places[p->n] = i;
@@ -369,8 +369,9 @@ enum sdc_status sdc_predict(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     struct sdc_support *support = NULL;
     enum sdc_status st;
     *predict = (struct sdc_predict){0};
-    if (choice->op != SDC_OP_FLIP)
-        return SDC_ERR(err, SDC_USAGE, "only flipped bits can be predicted, expected op flip");
+    if (choice->op != SDC_OP_FLIP || sdc_choice_takes_elements(choice))
+        return SDC_ERR(err, SDC_USAGE,
+                       "only single flipped bits can be predicted, expected op flip");
     const struct sdc_tensor_desc **descs = sdc__alloc(n, sizeof *descs);
     if (!descs)
         return SDC_NOMEM(err, sdc_ckpt_path(ckpt));

@@ -9,7 +9,7 @@
 #include "sdc/audit.h"
 
 #define SDC_SEAL_BLOCKS    256                  /* of one tensor at most */
-#define SDC_SEAL_MIN_BLOCK UINT64_C(16384)      /* elements of a block at least */
+#define SDC_SEAL_MIN_BLOCK UINT64_C(1024)       /* elements of a block at least */
 #define SDC_SEAL_READ      ((size_t)256 * 1024) /* bytes read at a time */
 
 /* Of a tensor: all of it, and equal blocks in C order, the last of which may be shorter. */
