@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 static _Thread_local uint64_t n_allocs;
 static _Thread_local uint64_t fail_at;
@@ -69,4 +70,18 @@ void sdc__alloc_fail_at(uint64_t n) {
 
 uint64_t sdc__alloc_count(void) {
     return n_allocs;
+}
+
+void sdc__alloc_dense(void *memory, size_t n, size_t size) {
+#ifdef MADV_HUGEPAGE
+    const uintptr_t page = (uintptr_t)1 << 21;
+    uintptr_t from = ((uintptr_t)memory + page - 1) & ~(page - 1);
+    uintptr_t end = ((uintptr_t)memory + n * size) & ~(page - 1);
+    if (memory && from < end && madvise((void *)from, end - from, MADV_HUGEPAGE) != 0)
+        return; /* it works without */
+#else
+    (void)memory;
+    (void)n;
+    (void)size;
+#endif
 }

@@ -33,4 +33,8 @@ uint64_t sdc__alloc_count(void);
 
 #define SDC_NOMEM(err, what) SDC_ERR((err), SDC_NO_MEMORY, "no memory for %s", (what))
 
+/* Says that much of a large allocation will be used and in no order, so that the system may back it
+ * by large pages. Only a hint. */
+void sdc__alloc_dense(void *memory, size_t n, size_t size);
+
 #endif

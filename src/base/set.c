@@ -8,6 +8,7 @@ enum sdc_status sdc__set_init(struct sdc_set *set, uint64_t max, struct sdc_erro
     while (size / 2 < max && size < UINT64_MAX / 2)
         size *= 2;
     *set = (struct sdc_set){.slots = sdc__calloc(size, sizeof *set->slots), .mask = size - 1};
+    sdc__alloc_dense(set->slots, size, sizeof *set->slots);
     return set->slots ? SDC_OK : SDC_NOMEM(err, "a set of numbers");
 }
 

@@ -50,7 +50,7 @@ static enum sdc_status check_cell(const struct sdc_plan_cell *cell, struct sdc_c
     if (c->parts == 1u << SDC_PART_OPTIMIZER && cell->setting.momentum == 0)
         return SDC_OK; /* known to be without state, and said so by the plan */
     SDC_TRY(count_sites(ckpt, c, &sites, err));
-    if (c->flips <= sites)
+    if (c->flips <= sites || (c->sample == SDC_SAMPLE_ATTEMPTS && sites > 0))
         return SDC_OK;
     if (sites == 0)
         return SDC_ERR(err, SDC_INVALID,

@@ -197,7 +197,7 @@ static enum sdc_status check_support(const struct check *c, const uint32_t *leve
     uint64_t most = sdc__setting_support(setting, sdc__spec_pairs_parts(c->spec));
     bool no_state = choice->parts == 1u << SDC_PART_OPTIMIZER && setting->momentum == 0;
     char message[256];
-    if (choice->flips <= most || no_state)
+    if (choice->flips <= most || no_state || (choice->sample == SDC_SAMPLE_ATTEMPTS && most > 0))
         return SDC_OK;
     const struct sdc_value *v = sdc__spec_value(c->spec, level, SDC_KEY_FLIPS);
     snprintf(message, sizeof message,

@@ -28,6 +28,7 @@ struct building {
 
 static enum sdc_status make_room(struct sdc_fault_list *list, size_t n, struct sdc_error *err) {
     list->faults = sdc__alloc(n, sizeof *list->faults);
+    sdc__alloc_dense(list->faults, n, sizeof *list->faults);
     return list->faults ? SDC_OK : SDC_NOMEM(err, "the list of faults");
 }
 
@@ -287,6 +288,10 @@ enum sdc_status sdc_fault_list_draw(const struct sdc_support *support,
     }
     if (drawn.attempts)
         drop_unchanged(&drawn);
+    if (drawn.n == 0) { /* an empty list holds nothing to release */
+        sdc__free(drawn.faults);
+        drawn.faults = NULL;
+    }
     *list = drawn;
     return SDC_OK;
 }

@@ -5,6 +5,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/sort.h"
 #include "base/str.h"
 #include "sdc/rng.h"
 #include "test.h"
@@ -90,6 +91,37 @@ static void rng_sample_is_distinct_sorted_and_uniform(void **state) {
 }
 
 /* XXH3 of the empty input, from xxHash's own sanity checks. */
+/* Few and many, narrow and wide numbers, with repetitions: ascending, and none lost. */
+static void sort_is_ascending_and_keeps_all(void **state) {
+    (void)state;
+    static const size_t sizes[] = {0, 1, 2, 100, 2047, 2048, 50000};
+    static const uint64_t ranges[] = {1, 7, 2048, 1ull << 33, UINT64_MAX};
+    for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++)
+        for (size_t r = 0; r < sizeof ranges / sizeof ranges[0]; r++) {
+            struct sdc_rng rng;
+            size_t n = sizes[s];
+            uint64_t *numbers = sdc__alloc(n, sizeof *numbers), *room = sdc__alloc(n, sizeof *room);
+            uint64_t sum = 0, mixed = 0;
+            assert_true(numbers && room);
+            sdc__alloc_dense(room, n, sizeof *room); /* nothing but a hint */
+            sdc_rng_init(&rng, 1, SDC_RNG_TEST, (uint32_t)s, (uint32_t)r);
+            for (size_t i = 0; i < n; i++) {
+                numbers[i] = sdc_rng_below(&rng, ranges[r]);
+                sum += numbers[i];
+                mixed ^= numbers[i] * 0x9E3779B97F4A7C15u;
+            }
+            sdc__sort_u64(numbers, n, room);
+            for (size_t i = 0; i < n; i++) {
+                assert_true(i == 0 || numbers[i - 1] <= numbers[i]);
+                sum -= numbers[i];
+                mixed ^= numbers[i] * 0x9E3779B97F4A7C15u;
+            }
+            assert_true(sum == 0 && mixed == 0);
+            sdc__free(numbers);
+            sdc__free(room);
+        }
+}
+
 static void hash_known_answers(void **state) {
     (void)state;
     assert_true(sdc__xxh3_64("", 0) == 0x2D06800538D394C2ull);
@@ -215,6 +247,7 @@ int main(void) {
         cmocka_unit_test(rng_streams_are_independent_of_each_other),
         cmocka_unit_test(rng_below_is_in_range_and_even),
         cmocka_unit_test(rng_sample_is_distinct_sorted_and_uniform),
+        cmocka_unit_test(sort_is_ascending_and_keeps_all),
         cmocka_unit_test(hash_known_answers),
         cmocka_unit_test(json_errors_name_the_place),
         cmocka_unit_test(json_writer_round_trips),
