@@ -13,8 +13,10 @@
     X(sdc__fmt_keras, "keras")                  \
     X(sdc__fmt_gguf, "gguf")                    \
     X(sdc__fmt_tensorbundle, "tensorbundle")    \
-    X(sdc__fmt_torch, "pytorch")                \
-    X(sdc__fmt_safetensors, "safetensors")
+    X(sdc__fmt_dcp, "pytorch-dcp")              \
+    X(sdc__fmt_torch_legacy, "pytorch-legacy")  \
+    X(sdc__fmt_safetensors, "safetensors")      \
+    X(sdc__fmt_torch, "pytorch")
 /* clang-format on */
 
 #define FORMAT_OBJECT(object, name) &object,

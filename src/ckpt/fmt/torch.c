@@ -32,9 +32,13 @@ struct state {
     uint64_t whole_size;
 };
 
+/* Also behind a header of something else: this format is asked last. */
 static bool torch_sniff(const struct sdc_ckpt_source *source) {
-    return source->file &&
-           sdc__zip_kind(source->file, source->head, source->n_head) == SDC_ZIP_TORCH;
+    static const unsigned char zip_head[] = {'P', 'K', 3, 4};
+    const struct sdc_file *file = source->file;
+    return file && file->size > 22 &&
+           (sdc__zip_kind(file, source->head, source->n_head) == SDC_ZIP_TORCH ||
+            sdc__zip_kind(file, zip_head, sizeof zip_head) == SDC_ZIP_TORCH);
 }
 
 /* ---- members ---- */
@@ -118,8 +122,8 @@ enum sdc_status sdc__torch_zip_pickle(const struct sdc_file *file, const struct 
 }
 
 /* The record "byteorder": "little" or "big"; little where there is none. */
-static enum sdc_status byte_order(const struct sdc_file *file, const struct sdc_zip *zip,
-                                  bool *big_endian, struct sdc_error *err) {
+enum sdc_status sdc__torch_zip_order(const struct sdc_file *file, const struct sdc_zip *zip,
+                                     bool *big_endian, struct sdc_error *err) {
     const struct sdc_zip_member *m = sdc__torch_zip_find(zip, "byteorder");
     char text[7] = "";
     *big_endian = false;
@@ -154,9 +158,8 @@ enum sdc_status sdc__torch_zip_place(struct sdc_torch *t, const struct sdc_file 
     enum sdc_status st = SDC_OK;
     for (size_t i = 0; st == SDC_OK && i < t->n_storages; i++) {
         struct sdc_torch_storage *s = &t->storages[i];
-        /* the keys of TorchScript's constants come with their folder */
         sdc__buf_clear(&name);
-        sdc__buf_printf(&name, "%s%s%s", folder, strchr(s->key, '/') ? "" : "data/", s->key);
+        sdc__buf_printf(&name, "%s%s", folder, s->key);
         if (name.failed) {
             st = SDC_NOMEM(err, file->path);
             break;
@@ -276,7 +279,7 @@ static enum sdc_status torch_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_s
                                   struct sdc_error *err) {
     (void)source;
     struct sdc_torch t = {.ckpt = ckpt};
-    char *folder = NULL;
+    char *folder = NULL, *data = NULL;
     struct state *s = sdc__calloc(1, sizeof *s);
     if (!s)
         return SDC_NOMEM(err, ckpt->path);
@@ -288,12 +291,15 @@ static enum sdc_status torch_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_s
     if (!pickle)
         return SDC_ERR(err, SDC_INVALID, "%s: no member data.pkl", ckpt->path);
     folder = sdc__strndup(pickle->name, (size_t)(inner(pickle->name) - pickle->name));
-    if (!folder)
-        return SDC_NOMEM(err, ckpt->path);
-    SDC_TRY_OUT(st, byte_order(ckpt->file, &s->zip, &t.big_endian, err));
+    data = folder ? sdc__asprintf("%sdata/", folder) : NULL;
+    if (!data) {
+        st = SDC_NOMEM(err, ckpt->path);
+        goto out;
+    }
+    SDC_TRY_OUT(st, sdc__torch_zip_order(ckpt->file, &s->zip, &t.big_endian, err));
     SDC_TRY_OUT(st, read_pickle(&t, &s->zip, "data.pkl", "", err));
     const bool script = sdc__torch_zip_find(&s->zip, "constants.pkl") != NULL;
-    SDC_TRY_OUT(st, sdc__torch_zip_place(&t, ckpt->file, 0, &s->zip, folder, err));
+    SDC_TRY_OUT(st, sdc__torch_zip_place(&t, ckpt->file, 0, &s->zip, data, err));
     SDC_TRY_OUT(st, sdc__torch_finish(&t, err));
     SDC_TRY_OUT(st, add_sums(ckpt, &s->zip, err));
     SDC_TRY_OUT(st, note_archive(ckpt, &s->zip, err));
@@ -310,6 +316,7 @@ static enum sdc_status torch_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_s
         sdc__torch_release(&c);
     }
 out:
+    sdc__free(data);
     sdc__free(folder);
     sdc__torch_release(&t);
     return st;

@@ -86,6 +86,10 @@ struct sdc_torch_layout {
 enum sdc_status sdc__torch_walk(struct sdc_torch *t, const struct sdc_pk *pk, const char *prefix,
                                 struct sdc_error *err) SDC_MUST_CHECK;
 
+/* Adds the storages that the pickle names anywhere, those of no tensor too. */
+enum sdc_status sdc__torch_storages(struct sdc_torch *t, const struct sdc_pk *pk,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
+
 /* ---- torch_types.c ---- */
 /* "torch.FloatStorage", "torch.cuda.FloatStorage"; untyped storages are bytes. */
 bool sdc__torch_storage_class(const char *global, struct sdc_torch_type *type);
@@ -131,10 +135,12 @@ enum sdc_status sdc__torch_zip_sum(struct sdc_ckpt *ckpt, unsigned file,
 /* Parses a member as a pickle, inflating it first if need be. */
 enum sdc_status sdc__torch_zip_pickle(const struct sdc_file *file, const struct sdc_zip_member *m,
                                       struct sdc_pk **pk, struct sdc_error *err) SDC_MUST_CHECK;
-/* The member of this name behind the first '/' of each member's; NULL: none. folder: the part
- * before it, with the '/', of the archive's first member. */
+/* The member of this name behind the first '/'; NULL: none. */
 const struct sdc_zip_member *sdc__torch_zip_find(const struct sdc_zip *zip, const char *name);
-/* Places all storages that the archive holds, and sets t->big_endian. */
+/* The record "byteorder". */
+enum sdc_status sdc__torch_zip_order(const struct sdc_file *file, const struct sdc_zip *zip,
+                                     bool *big_endian, struct sdc_error *err) SDC_MUST_CHECK;
+/* Places all storages that the archive holds under folder ("archive/data/"). */
 enum sdc_status sdc__torch_zip_place(struct sdc_torch *t, const struct sdc_file *file,
                                      unsigned index, const struct sdc_zip *zip, const char *folder,
                                      struct sdc_error *err) SDC_MUST_CHECK;

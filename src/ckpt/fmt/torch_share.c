@@ -13,8 +13,9 @@
 #include "base/str.h"
 #include "ckpt/fmt/torch.h"
 
-#define MAP_LIMIT (UINT64_C(512) * 1024 * 1024) /* bytes of a storage that are mapped one by one   \
-                                                 */
+#define MAP_LIMIT                                                                                  \
+    (UINT64_C(512) * 1024 * 1024) /* bytes of a storage that are mapped one by one                 \
+                                   */
 #define NOTES 10u
 
 /* A tensor that is a candidate: its bytes lie in [begin, end) of its storage. */

@@ -127,6 +127,15 @@ static enum sdc_status new_tensor(struct walk *w, uint32_t shape, struct sdc_tor
     return SDC_OK;
 }
 
+static bool is_storage(const struct sdc_pk *pk, uint32_t id) {
+    uint32_t tuple, word;
+    const char *text = NULL;
+    if (sdc__pk_kind(pk, id) == SDC_PK_PERSID && sdc__pk_args(pk, id, &tuple) &&
+        sdc__pk_at(pk, tuple, 0, &word))
+        text = sdc__pk_text(pk, word, NULL);
+    return text && strcmp(text, "storage") == 0;
+}
+
 /* ('storage', class, key, location, numel[, view]); view: None or (key, offset, size). storage is
  * SDC_TORCH_NOWHERE if the class is unknown. */
 static enum sdc_status find_storage(struct walk *w, uint32_t id, struct sdc_torch_type *type,
@@ -523,11 +532,7 @@ static enum sdc_status bare_storage(struct walk *w, uint32_t id, struct sdc_erro
     struct sdc_torch_tensor *x;
     size_t index;
     uint64_t offset, numel;
-    uint32_t tuple, word;
-    const char *text = NULL;
-    if (sdc__pk_args(w->pk, id, &tuple) && sdc__pk_at(w->pk, tuple, 0, &word))
-        text = sdc__pk_text(w->pk, word, NULL);
-    if (!text || strcmp(text, "storage") != 0) /* ('module', class, file, source) */
+    if (!is_storage(w->pk, id)) /* ('module', class, file, source) */
         return SDC_OK;
     SDC_TRY(find_storage(w, id, &type, &index, &offset, &numel, err));
     if (index == SDC_TORCH_NOWHERE)
@@ -581,6 +586,22 @@ static enum sdc_status visit(struct walk *w, uint32_t id, char sep, struct sdc_e
     w->depth++;
     enum sdc_status st = visit_any(w, id, sep, err);
     w->depth--;
+    return st;
+}
+
+enum sdc_status sdc__torch_storages(struct sdc_torch *t, const struct sdc_pk *pk,
+                                    struct sdc_error *err) {
+    struct walk w = {.t = t, .pk = pk, .path = SDC_BUF_INIT};
+    enum sdc_status st = SDC_OK;
+    sdc__buf_puts(&w.path, "(storage)");
+    for (uint32_t id = 0; st == SDC_OK && id < sdc__pk_nodes(pk); id++) {
+        struct sdc_torch_type type;
+        size_t index;
+        uint64_t offset, numel;
+        if (is_storage(pk, id))
+            st = find_storage(&w, id, &type, &index, &offset, &numel, err);
+    }
+    sdc__buf_release(&w.path);
     return st;
 }
 
