@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "sdc/num.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,6 +9,7 @@
 
 #include "base/guard.h"
 #include "base/str.h"
+#include "num/shortest.h"
 #include "num/special.h"
 
 static const struct {
@@ -399,11 +401,28 @@ uint64_t sdc_num_from_double(enum sdc_dtype dtype, double value) {
                                                : integer_from_double(dtype, value);
 }
 
+/* A precision below which no text reads back that does not at it too: any decimal of 15 digits
+ * survives F64, so that rounding to 15 finds it, with zeros that %g leaves out. */
+static int first_precision(enum sdc_dtype dtype, double value) {
+    if (dtype != SDC_DTYPE_F64 || fabs(value) < DBL_MIN)
+        return 1;
+    char digits[40];
+    double again;
+    snprintf(digits, sizeof digits, "%.15g", value);
+    return sdc__parse_f64(digits, &again) && again == value ? 1 : 16;
+}
+
 /* Adds digits until the text reads back. 17 digits always do for F64. */
 static void float_text(enum sdc_dtype dtype, uint64_t raw, char *text, size_t size) {
+    struct sdc__decimal d;
     double value = sdc_num_to_double(dtype, raw), again = 0.0;
     char digits[40];
-    for (int precision = 1; precision <= 17; precision++) {
+    if (sdc__num_decimal(dtype, raw, &d)) {
+        (void)sdc__decimal_text(&d, digits);
+        snprintf(text, size, "%s", digits);
+        return;
+    }
+    for (int precision = first_precision(dtype, value); precision <= 17; precision++) {
         snprintf(digits, sizeof digits, "%.*g", precision, value);
         if (sdc__parse_f64(digits, &again) && sdc_num_from_double(dtype, again) == raw)
             break;

@@ -4,6 +4,8 @@
 
 #include "base/guard.h"
 #include "sdc/num.h"
+#include "base/str.h"
+#include "num/shortest.h"
 #include "test.h"
 
 static const enum sdc_dtype floats[] = {SDC_DTYPE_F64, SDC_DTYPE_F32, SDC_DTYPE_F16,
@@ -359,6 +361,86 @@ static void ulp_distances(void **state) {
         assert_int_equal(sdc_num_ulp_distance(SDC_DTYPE_F16, 0xfbff, raw), rank++);
 }
 
+/* What sdc_num_text promises, by the C library alone. */
+static void fewest_digits(enum sdc_dtype dtype, uint64_t raw, char *text, size_t size) {
+    double value = sdc_num_to_double(dtype, raw), again;
+    for (int precision = 1; precision <= 17; precision++) {
+        snprintf(text, size, "%.*g", precision, value);
+        if (sdc__parse_f64(text, &again) && sdc_num_from_double(dtype, again) == raw)
+            return;
+    }
+}
+
+static void texts_are_the_shortest(void **state) {
+    (void)state;
+    static const struct {
+        enum sdc_dtype dtype;
+        uint64_t from, step, n;
+    } ranges[] = {
+        {SDC_DTYPE_F32, 1, 39916801, 108},
+        {SDC_DTYPE_F32, 0x3f800000, 1, 3000},
+        {SDC_DTYPE_F32, 1, 1, 3000},
+        {SDC_DTYPE_F32, 0x7f7ff000, 1, 0xfff},
+        {SDC_DTYPE_F32, 0x00800000 - 9, 1, 20},
+        {SDC_DTYPE_F32, 0x00800000, 0x00800000, 254},
+        {SDC_DTYPE_F32, 12345, 104729, 40000},
+        {SDC_DTYPE_F16, 0, 7, 65536 / 7},
+        {SDC_DTYPE_BF16, 0, 7, 65536 / 7},
+        {SDC_DTYPE_F64, 0x3ff0000000000000, 1, 200},
+        {SDC_DTYPE_F64, 1, 0x0012345678901235, 3000},
+    };
+    for (size_t i = 0; i < sizeof ranges / sizeof *ranges; i++)
+        for (uint64_t k = 0; k < ranges[i].n; k++) {
+            uint64_t raw = ranges[i].from + k * ranges[i].step;
+            char is[40], want[40];
+            if (!sdc_num_is_finite(ranges[i].dtype, raw))
+                continue;
+            sdc_num_text(ranges[i].dtype, raw, is, sizeof is);
+            fewest_digits(ranges[i].dtype, raw, want, sizeof want);
+            if (strcmp(is, want) != 0)
+                fail_msg("%s %#llx: %s, expected %s", sdc_dtype_name(ranges[i].dtype),
+                         (unsigned long long)raw, is, want);
+        }
+}
+
+static void decimals_of_json(void **state) {
+    (void)state;
+    static const struct {
+        float value;
+        const char *text;
+    } cases[] = {
+        {1.5F, "1.5"},
+        {-2.0F, "-2"},
+        {100.0F, "100.0"},
+        {1e14F, "100000000000000.0"},
+        {1e15F, "1e+15"},
+        {0.0001F, "0.0001"},
+        {1e-5F, "1e-05"},
+        {-3.1e-39F, "-3.1e-39"},
+        {16777216.0F, "16777216"},
+        {1e-45F, "1e-45"},
+        {0.1F, "0.1"},
+        {123.25F, "123.25"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct sdc__decimal d;
+        char text[24];
+        uint32_t raw;
+        memcpy(&raw, &cases[i].value, sizeof raw);
+        assert_true(sdc__num_decimal(SDC_DTYPE_F32, raw, &d));
+        size_t n = sdc__decimal_json(&d, text);
+        assert_int_equal(n, strlen(cases[i].text));
+        assert_memory_equal(text, cases[i].text, n);
+    }
+    static const uint64_t numbers[] = {0, 7, 10, 99, 100, 101, 65535, 1234567, UINT64_MAX};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        char text[20], want[24];
+        snprintf(want, sizeof want, "%llu", (unsigned long long)numbers[i]);
+        assert_int_equal(sdc__u64_text(numbers[i], text), strlen(want));
+        assert_memory_equal(text, want, strlen(want));
+    }
+}
+
 static void texts(void **state) {
     (void)state;
     static const struct {
@@ -401,6 +483,8 @@ int main(void) {
         cmocka_unit_test(flips_are_their_own_inverse),
         cmocka_unit_test(ulp_distances),
         cmocka_unit_test(texts),
+        cmocka_unit_test(texts_are_the_shortest),
+        cmocka_unit_test(decimals_of_json),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
