@@ -326,9 +326,13 @@ static enum sdc_status died(struct sdc_h5_proc *p, struct sdc_error *err) {
 }
 
 enum sdc_status sdc__h5_nonsense(struct sdc_h5_proc *p, const char *what, struct sdc_error *err) {
-    (void)SDC_ERR(&p->over, SDC_INVALID,
-                  "%s: libhdf5 broke down on this file: its helper made no sense (%s)", p->path,
-                  what);
+    if (p->greeted)
+        (void)SDC_ERR(&p->over, SDC_INVALID,
+                      "%s: libhdf5 broke down on this file: its helper made no sense (%s)", p->path,
+                      what);
+    else
+        (void)SDC_ERR(&p->over, SDC_IO,
+                      "%s: the helper program for HDF5 is not of this version of sdclab", p->path);
     (void)reap(p, true);
     return is_over(p, err);
 }
@@ -453,12 +457,8 @@ static enum sdc_status greet(struct sdc_h5_proc *p, struct sdc_error *err) {
     const unsigned char *magic = sdc__wire_bytes(&w, n_magic);
     const unsigned version = (unsigned)sdc__wire_get(&w, 2);
     if (kind != SDC_WIRE_HELLO || !magic || memcmp(magic, SDC_WIRE_MAGIC, n_magic) != 0 ||
-        version != SDC_WIRE_VERSION || w.len - w.at != 24) {
-        (void)SDC_ERR(&p->over, SDC_IO,
-                      "%s: the helper program for HDF5 is not of this version of sdclab", p->path);
-        (void)reap(p, true);
-        return is_over(p, err);
-    }
+        version != SDC_WIRE_VERSION || w.len - w.at != 24)
+        return sdc__h5_nonsense(p, "its greeting", err);
     for (int i = 0; i < 6; i++)
         p->version[i] = (unsigned)sdc__wire_get(&w, 4);
     p->greeted = true;
