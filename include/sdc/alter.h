@@ -43,9 +43,10 @@ struct sdc_alter_options {
                                 if it exists: an existing record is never overwritten) */
     bool no_record;
     bool no_sync;
-    bool whole_digest; /* identity includes the digest of the whole file */
-    bool dry_run;      /* plan and values only; nothing is written, altered is 0 */
-    uint64_t seed;     /* with block and trial: the stream of the sites */
+    bool keep_original; /* in place, where storage is written anew: the file stays as FILE.orig */
+    bool whole_digest;  /* identity includes the digest of the whole file */
+    bool dry_run;       /* plan and values only; nothing is written, altered is 0 */
+    uint64_t seed;      /* with block and trial: the stream of the sites */
     uint32_t block, trial;
     const struct sdc_ckpt_options *open; /* how the checkpoint is opened; may be NULL */
     const struct sdc_fault_list *list; /* not NULL: these faults (tensor = index in the checkpoint)
@@ -61,7 +62,12 @@ struct sdc_alter_result {
     uint64_t altered;            /* elements that differ from before, as read back */
     uint64_t altered_bits;       /* bits that differ from before, as read back */
     uint64_t unchanged;          /* planned elements whose value was already the new one */
-    char *record;                /* path of the record; NULL if none; free with sdc_text_free */
+    uint64_t mended;             /* stored checksums changed with what they cover, each place */
+    uint64_t stale_sums;         /* checksums that are wrong now, as choice.checksum asked for */
+    uint64_t unknown_sums;       /* checksums that the file's writer left out, and stay so */
+    uint64_t wrong_sums; /* checksums that were wrong before and stay so, where that is known */
+    uint64_t recoded;    /* elements whose storage was written anew */
+    char *record;        /* path of the record; NULL if none; free with sdc_text_free */
     struct sdc_record_change *changes; /* by tensor and element; owned with their texts */
     size_t n_changes;
 };
@@ -82,6 +88,7 @@ SDC_API enum sdc_status sdc_alter(const char *path, const struct sdc_choice *cho
 struct sdc_undo_result {
     uint64_t restored; /* elements that held the new bytes and now hold the old */
     uint64_t already;  /* elements that held the old bytes already */
+    bool bytes_differ; /* storage was written anew: the values are as before, the bytes are not */
     char *file;        /* the file that was restored; free with sdc_text_free */
 };
 

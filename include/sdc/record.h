@@ -5,11 +5,12 @@
  * writing lines; changing files is sdc/alter.h.
  *
  * First line "header": schema, tool version, seed, fault choice, support size in bits, identity of
- * the file. One line "change" per altered element: tensor, index, byte offset, operator, bits where
- * the operator has them (a list, from the least significant, 0), old and new raw bytes in hex as
- * they lie in the file, old and new value, part, role. Last line "verified" with the counts that
- * were read back: what counts as altered is what was read back. A record without it belongs to an
- * alteration that did not finish.
+ * the file or of each touched file of a set. One line "change" per altered element: tensor, index,
+ * byte offset, operator, bits where the operator has them (a list, from the least significant, 0),
+ * old and new raw bytes in hex as they lie in the file (elements under 8 bits: the value in one
+ * byte), old and new value, part, role. One line "mended" per stored checksum that was changed with
+ * them. Last line "verified" with the counts that were read back: what counts as altered is what
+ * was read back. A record without it belongs to an alteration that did not finish.
  *
  *     {"type":"header","schema":"sdclab.record/1", ...}
  *     {"type":"change","tensor":"model/fc1.bias", ...,"old":"cdcc4c3d","new":"cdcc4c7d", ...}
@@ -41,6 +42,12 @@ struct sdc_file_identity {
     unsigned char whole[16];
 };
 
+/* A touched file of a set. */
+struct sdc_record_file {
+    char *name; /* relative to the set's folder */
+    struct sdc_file_identity identity;
+};
+
 struct sdc_record_header {
     char *tool; /* "sdclab 0.1.0" */
     uint64_t seed;
@@ -54,7 +61,12 @@ struct sdc_record_header {
     char *source;                /* path as given of the file that was read */
     char *file;                  /* path as given of the file that holds the changes */
     char *format;                /* "hdf5", "safetensors" */
+    bool has_identity;           /* of one file; false for a set */
     struct sdc_file_identity identity;
+    struct sdc_record_file *files; /* of a set */
+    size_t n_files;
+    bool has_after; /* storage was written anew: the file is another since */
+    struct sdc_file_identity after;
     bool synced;  /* false: --no-sync */
     char *origin; /* path as given of the record whose faults these are; NULL: drawn for this file
                    */
@@ -67,8 +79,11 @@ struct sdc_record_change {
     enum sdc_role role;
     uint64_t elem;   /* flat C-order index */
     char *index;     /* the same as text, "[2,0,4]" */
-    uint64_t offset; /* of the element's first byte in the file */
+    char *file;      /* of a set, relative to its folder; NULL: the only file */
+    uint64_t offset; /* of the element's first byte in the file; 0 if recoded */
+    unsigned shift;  /* of its lowest bit in that byte; not 0 for types under 8 bits only */
     bool big_endian; /* order of the bytes in the file */
+    bool recoded;    /* its storage (compressed) was written anew, so it has no bytes of its own */
     enum sdc_op op;
     uint64_t bits;             /* mask of flipped or set bits, over the raw value; 0 for operators
                                   without */
@@ -77,10 +92,21 @@ struct sdc_record_change {
     double weight;             /* of a stratified sample, see struct sdc_fault; else 0 */
 };
 
+/* A stored checksum that was changed with what it covers. */
+struct sdc_record_mended {
+    char *kind; /* "CRC-32" */
+    char *what; /* "member data/0" */
+    char *file; /* as in a change */
+    uint64_t offset;
+    uint32_t old_raw, new_raw; /* of its 4 bytes, least significant first */
+};
+
 struct sdc_record {
     struct sdc_record_header header;
     struct sdc_record_change *changes;
     size_t n_changes;
+    struct sdc_record_mended *mended;
+    size_t n_mended;
     bool verified;       /* the last line is there */
     uint64_t n_verified; /* elements that read back as planned */
     uint64_t n_bits;     /* bits that differ from before */
@@ -97,6 +123,8 @@ SDC_API enum sdc_status sdc_record_read(const char *path, struct sdc_record *r,
 SDC_API enum sdc_status sdc_record_header_line(const struct sdc_record_header *h, char **line,
                                                struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API enum sdc_status sdc_record_change_line(const struct sdc_record_change *c, char **line,
+                                               struct sdc_error *err) SDC_MUST_CHECK;
+SDC_API enum sdc_status sdc_record_mended_line(const struct sdc_record_mended *m, char **line,
                                                struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API enum sdc_status sdc_record_verified_line(uint64_t n_verified, uint64_t n_bits, char **line,
                                                  struct sdc_error *err) SDC_MUST_CHECK;

@@ -43,6 +43,9 @@ bool sdc__stamp_names(const struct sdc_stamp *stamp, const char *path) {
 
 void sdc__plan_release(struct sdc_plan *plan) {
     sdc__free(plan->changes);
+    sdc__free(plan->files);
+    sdc__free(plan->stamps);
+    sdc_ckpt_close(plan->ckpt);
     *plan = (struct sdc_plan){0};
 }
 
@@ -85,6 +88,8 @@ static size_t text_size(const struct sdc_ckpt *ckpt, const struct sdc_fault_list
         sdc_tensor_index_text(t, f->elem, index, sizeof index);
         size += strlen(index) + 1;
     }
+    for (size_t i = 0; sdc_ckpt_is_set(ckpt) && i < sdc_ckpt_files(ckpt); i++)
+        size += strlen(sdc_ckpt_file(ckpt, i).name) + 1;
     return size;
 }
 
@@ -96,18 +101,22 @@ static char *put_text(char **pool, const char *text) {
 }
 
 static enum sdc_status fill_change(struct sdc_ckpt *ckpt, const struct sdc_fault *f,
-                                   struct sdc_record_change *c, struct sdc_error *err) {
+                                   struct sdc_record_change *c, unsigned *file,
+                                   struct sdc_error *err) {
     const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
-    struct sdc_span span;
-    enum sdc_status st = sdc_ckpt_map(ckpt, f->tensor, f->elem, &span, err);
-    if (st != SDC_OK)
-        return st;
+    struct sdc_span span = {.size = sdc_dtype_bytes(t->dtype)};
+    const bool recoded = sdc_ckpt_recoded(ckpt, f->tensor) != NULL;
+    if (!recoded)
+        SDC_TRY(sdc_ckpt_map(ckpt, f->tensor, f->elem, &span, err));
+    *file = recoded ? sdc_ckpt_recoded_file(ckpt, f->tensor) : span.file;
     *c = (struct sdc_record_change){.dtype = t->dtype,
                                     .part = t->part,
                                     .role = t->role,
                                     .elem = f->elem,
                                     .offset = span.offset,
+                                    .shift = span.shift,
                                     .big_endian = span.big_endian,
+                                    .recoded = recoded,
                                     .op = f->op,
                                     .bits = f->bits,
                                     .new_raw = f->value,
@@ -133,23 +142,38 @@ static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *
         __builtin_add_overflow(changes_size, text_size(ckpt, list), &size))
         return SDC_NOMEM(err, "the plan");
     plan->changes = sdc__alloc(size, 1);
-    if (!plan->changes)
+    plan->files = sdc__alloc(list->n, sizeof *plan->files);
+    if (!plan->changes || !plan->files)
         return SDC_NOMEM(err, "the plan");
     plan->n_changes = list->n;
     plan->n_sites = list->n_sites;
     plan->attempts = list->attempts;
     plan->happened = list->happened;
     char *pool = (char *)plan->changes + changes_size, index[INDEX_TEXT];
+    char **names = NULL; /* of the files of a set */
+    if (plan->is_set) {
+        names = sdc__alloc(sdc_ckpt_files(ckpt), sizeof *names);
+        if (!names)
+            return SDC_NOMEM(err, "the plan");
+        for (size_t i = 0; i < sdc_ckpt_files(ckpt); i++)
+            names[i] = put_text(&pool, sdc_ckpt_file(ckpt, i).name);
+    }
+    enum sdc_status st = SDC_OK;
     for (size_t i = 0; i < list->n; i++) {
         const struct sdc_fault *f = &list->faults[i];
         const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
         struct sdc_record_change *c = &plan->changes[i];
-        SDC_TRY(fill_change(ckpt, f, c, err));
+        SDC_TRY_OUT(st, fill_change(ckpt, f, c, &plan->files[i], err));
+        plan->n_recoded += c->recoded;
+        if (plan->is_set)
+            c->file = names[plan->files[i]];
         c->tensor = i > 0 && f->tensor == f[-1].tensor ? c[-1].tensor : put_text(&pool, t->name);
         sdc_tensor_index_text(t, f->elem, index, sizeof index);
         c->index = put_text(&pool, index);
     }
-    return SDC_OK;
+out:
+    sdc__free(names);
+    return st;
 }
 
 static enum sdc_status read_values(void *user, size_t tensor, uint64_t first, uint64_t n,
@@ -186,26 +210,52 @@ static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     return st;
 }
 
+static enum sdc_status stamp_path(const char *path, struct sdc_stamp *stamp,
+                                  struct sdc_error *err) {
+    struct sdc_file f;
+    SDC_TRY(sdc__file_open(path, SDC_FILE_READ, &f, err));
+    enum sdc_status st = sdc__stamp_take(&f, stamp, err);
+    sdc__file_close(&f);
+    return st;
+}
+
+/* A plan holds for the files as they are while it is made: stamped before the mapping begins. */
+static enum sdc_status stamp_all(struct sdc_plan *plan, const struct sdc_stamp *before,
+                                 struct sdc_error *err) {
+    const size_t n = sdc_ckpt_files(plan->ckpt);
+    plan->stamps = sdc__alloc(n, sizeof *plan->stamps);
+    if (!plan->stamps)
+        return SDC_NOMEM(err, "the plan");
+    for (size_t i = 0; i < n; i++) {
+        const char *path = sdc_ckpt_file(plan->ckpt, i).path;
+        SDC_TRY(stamp_path(path, &plan->stamps[i], err));
+        if (i == 0 && before &&
+            memcmp(&before->changed, &plan->stamps[0].changed, sizeof before->changed) != 0)
+            return SDC_ERR(err, SDC_BUSY, "%s: was changed by another program while it was read",
+                           path);
+    }
+    return SDC_OK;
+}
+
 enum sdc_status sdc__plan_make(const char *path, const struct sdc_choice *choice,
                                const struct sdc_alter_options *options, struct sdc_plan *plan,
                                struct sdc_error *err) {
     enum sdc_status st;
-    struct sdc_file f = SDC_FILE_INIT;
-    struct sdc_ckpt *ckpt = NULL;
+    struct sdc_stamp before;
     struct sdc_fault_list drawn = {0};
     *plan = (struct sdc_plan){0};
     SDC_TRY_OUT(st, sdc_choice_check(choice, err));
-    SDC_TRY_OUT(st, sdc__file_open(path, SDC_FILE_READ, &f, err));
-    SDC_TRY_OUT(st, sdc__stamp_take(&f, &plan->stamp, err));
-    SDC_TRY_OUT(st, sdc_ckpt_open(path, options->open, &ckpt, err));
-    snprintf(plan->format, sizeof plan->format, "%s", sdc_ckpt_format(ckpt));
-    SDC_TRY_OUT(st, draw(ckpt, choice, options, plan, &drawn, err));
-    SDC_TRY_OUT(st, fill(ckpt, options->list ? options->list : &drawn, plan, err));
-    SDC_TRY_OUT(st, sdc__stamp_check(&f, &plan->stamp, err));
+    const bool is_file = sdc__path_exists(path) && !sdc__path_is_dir(path);
+    if (is_file)
+        SDC_TRY_OUT(st, stamp_path(path, &before, err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(path, options->open, &plan->ckpt, err));
+    plan->is_set = sdc_ckpt_is_set(plan->ckpt);
+    SDC_TRY_OUT(st, stamp_all(plan, is_file && !plan->is_set ? &before : NULL, err));
+    snprintf(plan->format, sizeof plan->format, "%s", sdc_ckpt_format(plan->ckpt));
+    SDC_TRY_OUT(st, draw(plan->ckpt, choice, options, plan, &drawn, err));
+    st = fill(plan->ckpt, options->list ? options->list : &drawn, plan, err);
 out:
     sdc_fault_list_release(&drawn);
-    sdc_ckpt_close(ckpt);
-    sdc__file_close(&f);
     if (st != SDC_OK)
         sdc__plan_release(plan);
     return st;

@@ -14,6 +14,7 @@
 
 #include "io/io.h"
 #include "sdc/alter.h"
+#include "sdc/ckpt.h"
 
 /* Which file, in which state: a plan holds for these bytes only. */
 struct sdc_stamp {
@@ -32,7 +33,10 @@ enum sdc_status sdc__stamp_check(const struct sdc_file *f, const struct sdc_stam
 bool sdc__stamp_names(const struct sdc_stamp *stamp, const char *path);
 
 struct sdc_plan {
-    struct sdc_stamp stamp;
+    struct sdc_ckpt *ckpt;    /* open, with the sums of all planned elements found */
+    struct sdc_stamp *stamps; /* of each file of the checkpoint; owned */
+    bool is_set;
+    size_t n_recoded; /* changes in storage that has to be written anew */
     char format[32];
     uint64_t support_sites, removed_sites;
     uint64_t n_sites;
@@ -41,6 +45,7 @@ struct sdc_plan {
      * (tensor, element). Until the file's values are read old_raw is 0, and new_raw what the fault
      * carries as its value, or the value that is taken from another element. */
     struct sdc_record_change *changes;
+    unsigned *files; /* of each change, the number of its file; owned */
     size_t n_changes;
 };
 

@@ -26,16 +26,21 @@ static enum sdc_status put_line(struct sdc_buf *text, struct sdc_file *f, char *
     return st;
 }
 
-static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_header *header,
-                                   const struct sdc_record_change *changes, size_t n,
+static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_lines *l,
                                    struct sdc_error *err) {
     struct sdc_buf text = SDC_BUF_INIT;
     char *line = NULL;
     enum sdc_status st;
-    SDC_TRY_OUT(st, sdc_record_header_line(header, &line, err));
+    SDC_TRY_OUT(st, sdc_record_header_line(l->header, &line, err));
     SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
-    for (size_t i = 0; i < n; i++) {
-        SDC_TRY_OUT(st, sdc_record_change_line(&changes[i], &line, err));
+    for (size_t i = 0; i < l->n_changes; i++) {
+        SDC_TRY_OUT(st, sdc_record_change_line(&l->changes[i], &line, err));
+        SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
+    }
+    for (size_t i = 0; i < l->n_mended; i++) {
+        if (l->mended[i].old_raw == l->mended[i].new_raw)
+            continue;
+        SDC_TRY_OUT(st, sdc_record_mended_line(&l->mended[i], &line, err));
         SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
     }
     st = put_line(&text, f, NULL, true, err);
@@ -53,15 +58,14 @@ static enum sdc_status narrow_mode(const struct sdc_file *f, mode_t readers,
 }
 
 /* Through an atomic replacement, so that a record is never seen half written. */
-static enum sdc_status create_at(const char *path, const struct sdc_record_header *header,
-                                 const struct sdc_record_change *changes, size_t n, mode_t readers,
-                                 bool sync, struct sdc_error *err) {
+static enum sdc_status create_at(const char *path, const struct sdc_record_lines *lines,
+                                 mode_t readers, bool sync, struct sdc_error *err) {
     struct sdc_replace r;
     struct sdc_stamp stamp;
     SDC_TRY(sdc__replace_begin(path, false, &r, err));
     enum sdc_status st = narrow_mode(&r.file, readers, err);
     if (st == SDC_OK)
-        st = write_lines(&r.file, header, changes, n, err);
+        st = write_lines(&r.file, lines, err);
     if (st == SDC_OK)
         st = sdc__stamp_take(&r.file, &stamp, err);
     if (st != SDC_OK) {
@@ -77,9 +81,12 @@ static enum sdc_status create_at(const char *path, const struct sdc_record_heade
     return st;
 }
 
-enum sdc_status sdc__record_create(const char *record_path, const struct sdc_record_header *header,
-                                   const struct sdc_record_change *changes, size_t n,
+enum sdc_status sdc__record_create(const char *record_path, const struct sdc_record_lines *lines,
                                    mode_t readers, bool sync, char **path, struct sdc_error *err) {
+    const char *file = lines->header->file;
+    int len = (int)strlen(file); /* without the trailing slashes of a folder */
+    while (len > 1 && file[len - 1] == '/')
+        len--;
     enum sdc_status st = SDC_EXISTS;
     char *name = NULL;
     for (unsigned i = 1; i <= MAX_NAMES && st == SDC_EXISTS; i++) {
@@ -87,20 +94,19 @@ enum sdc_status sdc__record_create(const char *record_path, const struct sdc_rec
         if (record_path)
             name = sdc__strdup(record_path);
         else if (i == 1)
-            name = sdc__asprintf("%s.sdc.jsonl", header->file);
+            name = sdc__asprintf("%.*s.sdc.jsonl", len, file);
         else
-            name = sdc__asprintf("%s.%u.sdc.jsonl", header->file, i);
+            name = sdc__asprintf("%.*s.%u.sdc.jsonl", len, file, i);
         if (!name)
             return SDC_NOMEM(err, "the record's name");
         if (!record_path && sdc__path_exists(name))
             continue;
-        st = create_at(name, header, changes, n, readers, sync, err);
+        st = create_at(name, lines, readers, sync, err);
         if (record_path)
             break;
     }
     if (st == SDC_EXISTS && !record_path)
-        SDC_ERR(err, SDC_EXISTS, "%s: has %d records already, move some away", header->file,
-                MAX_NAMES);
+        SDC_ERR(err, SDC_EXISTS, "%s: has %d records already, move some away", file, MAX_NAMES);
     if (st != SDC_OK) {
         sdc__free(name);
         sdc_error_prefix(err, "the record");

@@ -1,62 +1,146 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include <string.h>
 
-#include "alter/alter_sites.h"
+#include "alter/patches.h"
 #include "alter/undo_order.h"
 #include "base/alloc.h"
 #include "sdc/alter.h"
+#include "sdc/ckpt.h"
 
 /* Power and processes fail between blocks: an element that lies across a multiple of this may be
  * half written. */
 #define TEAR 512
 
-/* Old bytes on one side of a block boundary inside the element and new ones on the other. */
-static bool is_torn(const struct sdc_record_change *c, uint64_t now) {
-    unsigned size = sdc_dtype_bytes(c->dtype);
-    unsigned cut = (unsigned)(TEAR - c->offset % TEAR);
-    if (cut >= size)
-        return false;
-    unsigned char was[8], is[8], would[8];
-    sdc_num_store(c->dtype, c->old_raw, was, c->big_endian);
-    sdc_num_store(c->dtype, now, is, c->big_endian);
-    sdc_num_store(c->dtype, c->new_raw, would, c->big_endian);
-    return (memcmp(is, would, cut) == 0 && memcmp(is + cut, was + cut, size - cut) == 0) ||
-           (memcmp(is, was, cut) == 0 && memcmp(is + cut, would + cut, size - cut) == 0);
+/* One undo on its way. */
+struct undo {
+    const char *record_path;
+    const struct sdc_record *record;
+    const char *path; /* of the file or set */
+    bool sync;
+    size_t n_files;
+    struct sdc_file *files; /* open; owned */
+    struct sdc_patches patches;
+    struct sdc_undo_result *result;
+};
+
+/* ---- the files ---- */
+
+static const struct sdc_file_identity *identity_of(const struct undo *u, size_t i) {
+    return u->record->header.has_identity ? &u->record->header.identity
+                                          : &u->record->header.files[i].identity;
 }
 
-static enum sdc_status third_value(const struct sdc_file *f, const struct sdc_record_change *c,
-                                   uint64_t now, struct sdc_error *err) {
+/* A set's files are named relative to its folder, and only below it. */
+static enum sdc_status open_file(struct undo *u, size_t i, struct sdc_error *err) {
+    const struct sdc_record_header *h = &u->record->header;
+    char *path = NULL;
+    if (h->has_identity) {
+        path = sdc__strdup(u->path);
+    } else if (!sdc__path_is_below(h->files[i].name)) {
+        return SDC_ERR(err, SDC_INVALID, "%s: its file \"%s\" is not below its folder",
+                       u->record_path, h->files[i].name);
+    } else if (sdc__path_is_dir(u->path)) {
+        path = sdc__path_join(u->path, h->files[i].name);
+    } else {
+        char *dir = sdc__path_dir(u->path);
+        path = dir ? sdc__path_join(dir, h->files[i].name) : NULL;
+        sdc__free(dir);
+    }
+    if (!path)
+        return SDC_NOMEM(err, "a path");
+    enum sdc_status st = sdc__file_open(path, SDC_FILE_UPDATE, &u->files[i], err);
+    sdc__free(path);
+    return st == SDC_OK ? sdc__lock_where_possible(&u->files[i], true, err) : st;
+}
+
+static enum sdc_status check_size(const struct undo *u, size_t i, struct sdc_error *err) {
+    if (u->files[i].size == identity_of(u, i)->size)
+        return SDC_OK;
+    return SDC_ERR(err, SDC_MISMATCH,
+                   "%s: has %llu bytes, expected the %llu of the altered file; nothing was changed",
+                   u->files[i].path, (unsigned long long)u->files[i].size,
+                   (unsigned long long)identity_of(u, i)->size);
+}
+
+static enum sdc_status file_number(const struct undo *u, const char *name, unsigned *i,
+                                   struct sdc_error *err) {
+    const struct sdc_record_header *h = &u->record->header;
+    *i = 0;
+    if (h->has_identity && !name)
+        return SDC_OK;
+    for (size_t k = 0; name && k < h->n_files; k++)
+        if (strcmp(h->files[k].name, name) == 0) {
+            *i = (unsigned)k;
+            return SDC_OK;
+        }
+    return SDC_ERR(err, SDC_INVALID, "%s: a change in the file %s, which its header does not list",
+                   u->record_path, name ? name : "without a name");
+}
+
+static enum sdc_status make_patches(struct undo *u, struct sdc_error *err) {
+    const struct sdc_record *r = u->record;
+    unsigned file;
+    for (size_t i = 0; i < r->n_changes; i++) {
+        SDC_TRY(file_number(u, r->changes[i].file, &file, err));
+        const struct sdc_patch p = sdc__patch_of_change(&r->changes[i], file);
+        SDC_TRY(sdc__patches_add(&u->patches, &p, err));
+    }
+    for (size_t i = 0; i < r->n_mended; i++) {
+        SDC_TRY(file_number(u, r->mended[i].file, &file, err));
+        const struct sdc_patch p = sdc__patch_of_mended(&r->mended[i], file);
+        SDC_TRY(sdc__patches_add(&u->patches, &p, err));
+    }
+    return sdc__patches_sort(&u->patches, err);
+}
+
+/* ---- what the files hold now ---- */
+
+/* Old bytes on one side of a block boundary inside the number and new ones on the other. */
+static bool is_torn(const struct sdc_patch *p) {
+    unsigned cut = (unsigned)(TEAR - p->offset % TEAR);
+    if (cut >= p->size)
+        return false;
+    /* bytes in file order: the first `cut` of them are the high ones of a big-endian number */
+    const uint64_t low =
+        p->big_endian ? (UINT64_C(1) << 8 * (p->size - cut)) - 1 : (UINT64_C(1) << 8 * cut) - 1;
+    return p->now == ((p->old_raw & low) | (p->new_raw & ~low)) ||
+           p->now == ((p->new_raw & low) | (p->old_raw & ~low));
+}
+
+static void value_text(const struct sdc_patch *p, uint64_t raw, char text[40]) {
+    sdc_num_text(p->change ? p->change->dtype : SDC_DTYPE_U32, raw, text, 40);
+}
+
+static enum sdc_status third_value(const struct sdc_file *f, const struct sdc_patch *p,
+                                   struct sdc_error *err) {
     char site[SDC_SITE_TEXT], text[3][40];
-    const uint64_t raw[3] = {now, c->old_raw, c->new_raw};
-    for (int i = 0; i < 3; i++)
-        sdc_num_text(c->dtype, raw[i], text[i], sizeof text[i]);
-    sdc__site_text(c, site);
-    return SDC_ERR_AT(err, SDC_MISMATCH, c->offset,
+    value_text(p, p->now, text[0]);
+    value_text(p, p->old_raw, text[1]);
+    value_text(p, p->new_raw, text[2]);
+    sdc__patch_text(p, site);
+    return SDC_ERR_AT(err, SDC_MISMATCH, p->offset,
                       "%s: %s: found %s (%#llx), expected %s (%#llx) from before the alteration or "
                       "%s (%#llx) from after it; nothing was changed",
-                      f->path, site, text[0], (unsigned long long)raw[0], text[1],
-                      (unsigned long long)raw[1], text[2], (unsigned long long)raw[2]);
+                      f->path, site, text[0], (unsigned long long)p->now, text[1],
+                      (unsigned long long)p->old_raw, text[2], (unsigned long long)p->new_raw);
 }
 
-static enum sdc_status check_sites(const struct sdc_sites *s, const struct sdc_file *f,
-                                   const uint64_t *now, struct sdc_undo_result *result,
-                                   struct sdc_error *err) {
-    for (size_t i = 0; i < s->n; i++) {
-        const struct sdc_record_change *c = s->by_offset[i];
-        if (now[i] == c->old_raw)
-            result->already++;
-        else if (now[i] == c->new_raw || is_torn(c, now[i]))
-            result->restored++;
-        else
-            return third_value(f, c, now[i], err);
+static enum sdc_status check_sites(const struct sdc_patch *p, size_t n, const struct sdc_file *f,
+                                   struct sdc_undo_result *result, struct sdc_error *err) {
+    for (size_t i = 0; i < n; i++) {
+        const bool old = p[i].now == p[i].old_raw;
+        if (!old && p[i].now != p[i].new_raw && !is_torn(&p[i]))
+            return third_value(f, &p[i], err);
+        result->already += p[i].change && old;
+        result->restored += p[i].change && !old;
     }
     return SDC_OK;
 }
 
-static enum sdc_status check_identity(const struct sdc_sites *s, const struct sdc_file *f,
+static enum sdc_status check_identity(const struct sdc_patch *p, size_t n, const struct sdc_file *f,
                                       const struct sdc_file_identity *want, struct sdc_error *err) {
     struct sdc_file_identity is;
-    SDC_TRY(sdc__sites_identity(s, f, want->has_whole, &is, err));
+    SDC_TRY(sdc__patches_identity(p, n, f, want->has_whole, &is, err));
     if (is.head != want->head || is.tail != want->tail)
         return SDC_ERR(err, SDC_MISMATCH,
                        "%s: is not the file of this record: its %s 64 KiB differ at other places "
@@ -70,23 +154,156 @@ static enum sdc_status check_identity(const struct sdc_sites *s, const struct sd
     return SDC_OK;
 }
 
-static enum sdc_status restore(const struct sdc_sites *s, struct sdc_file *f, uint64_t *now,
-                               bool sync, struct sdc_error *err) {
-    SDC_TRY(sdc__sites_write(s, f, SDC_SIDE_OLD, now, err));
-    if (sync)
+static enum sdc_status check_file(struct undo *u, size_t i, struct sdc_error *err) {
+    size_t n;
+    struct sdc_patch *p = sdc__patches_of(&u->patches, (unsigned)i, &n);
+    const struct sdc_file *f = &u->files[i];
+    enum sdc_status st = sdc__patches_inside(p, n, f->size, err);
+    if (st != SDC_OK) {
+        sdc_error_prefix(err, "%s", u->record_path);
+        return st;
+    }
+    if (u->record->header.has_identity)
+        SDC_TRY(sdc__undo_order_check(u->record, f, err));
+    SDC_TRY(sdc__patches_read(p, n, f, err));
+    SDC_TRY(check_sites(p, n, f, u->result, err));
+    return check_identity(p, n, f, identity_of(u, i), err);
+}
+
+static enum sdc_status restore_file(struct undo *u, size_t i, struct sdc_error *err) {
+    size_t n;
+    struct sdc_patch *p = sdc__patches_of(&u->patches, (unsigned)i, &n);
+    struct sdc_file *f = &u->files[i];
+    bool needed = false;
+    for (size_t k = 0; k < n; k++)
+        needed = needed || p[k].now != p[k].old_raw;
+    if (!needed)
+        return SDC_OK;
+    SDC_TRY(sdc__patches_write(p, n, f, SDC_SIDE_OLD, err));
+    if (u->sync)
         SDC_TRY(sdc__file_sync(f, err));
-    SDC_TRY(sdc__sites_read(s, f, now, err));
-    for (size_t i = 0; i < s->n; i++)
-        if (now[i] != s->by_offset[i]->old_raw) {
-            char site[SDC_SITE_TEXT];
-            sdc__site_text(s->by_offset[i], site);
-            return SDC_ERR_AT(err, SDC_IO, s->by_offset[i]->offset,
-                              "%s: %s was written as %#llx and reads back as %#llx", f->path, site,
-                              (unsigned long long)s->by_offset[i]->old_raw,
-                              (unsigned long long)now[i]);
-        }
+    SDC_TRY(sdc__patches_read(p, n, f, err));
+    return sdc__patches_check(p, n, f, SDC_SIDE_OLD, err);
+}
+
+/* Elements and checksums with bytes of their own: every file is checked before one is written. */
+static enum sdc_status undo_bytes(struct undo *u, struct sdc_error *err) {
+    enum sdc_status st = make_patches(u, err);
+    if (st == SDC_INVALID)
+        sdc_error_prefix(err, "%s", u->record_path);
+    for (size_t i = 0; st == SDC_OK && i < u->n_files; i++)
+        st = check_file(u, i, err);
+    for (size_t i = 0; st == SDC_OK && i < u->n_files; i++)
+        st = restore_file(u, i, err);
+    return st;
+}
+
+/* ---- storage that was written anew ---- */
+
+/* The faults that give every element its old value; each must hold that or the new one. */
+static enum sdc_status make_list(struct undo *u, struct sdc_ckpt *ckpt, struct sdc_fault_list *list,
+                                 struct sdc_error *err) {
+    const struct sdc_record *r = u->record;
+    list->faults = sdc__alloc(r->n_changes, sizeof *list->faults);
+    if (!list->faults)
+        return SDC_NOMEM(err, "the values of the sites");
+    for (size_t i = 0; i < r->n_changes; i++) {
+        const struct sdc_record_change *c = &r->changes[i];
+        unsigned char bytes[8];
+        size_t tensor;
+        if (!sdc_ckpt_find(ckpt, c->tensor, &tensor) ||
+            sdc_ckpt_tensor(ckpt, tensor)->dtype != c->dtype)
+            return SDC_ERR(err, SDC_MISMATCH,
+                           "%s: has no tensor %s of type %s; nothing was changed", u->path,
+                           c->tensor, sdc_dtype_name(c->dtype));
+        SDC_TRY(sdc_ckpt_read(ckpt, tensor, c->elem, 1, bytes, err));
+        struct sdc_patch p = sdc__patch_of_change(c, 0);
+        p.now = sdc_num_load(c->dtype, bytes, __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+        if (p.now != c->old_raw && p.now != c->new_raw)
+            return third_value(&u->files[0], &p, err);
+        u->result->already += p.now == c->old_raw;
+        u->result->restored += p.now != c->old_raw;
+        list->faults[list->n++] = (struct sdc_fault){
+            .tensor = (uint32_t)tensor, .elem = c->elem, .op = SDC_OP_VALUE, .value = c->old_raw};
+    }
+    list->n_sites = list->n;
     return SDC_OK;
 }
+
+static enum sdc_status restore_values(struct undo *u, struct sdc_error *err) {
+    struct sdc_ckpt *ckpt = NULL;
+    struct sdc_fault_list list = {0};
+    struct sdc_choice choice;
+    struct sdc_alter_result done;
+    enum sdc_status st;
+    sdc_choice_init(&choice);
+    SDC_TRY_OUT(st, sdc_ckpt_open(u->path, NULL, &ckpt, err));
+    SDC_TRY_OUT(st, make_list(u, ckpt, &list, err));
+    for (size_t i = 0; i < u->n_files; i++) /* the alteration takes its own lock */
+        sdc__file_close(&u->files[i]);
+    if (u->result->restored > 0) {
+        const struct sdc_alter_options options = {
+            .no_record = true, .no_sync = !u->sync, .list = &list};
+        SDC_TRY_OUT(st, sdc_alter(u->path, &choice, &options, &done, err));
+        sdc_alter_result_release(&done);
+        u->result->bytes_differ = true;
+    }
+out:
+    sdc_ckpt_close(ckpt);
+    sdc_fault_list_release(&list);
+    sdc_choice_release(&choice);
+    return st;
+}
+
+/* FILE.orig, if it is the file of before. */
+static enum sdc_status original(const struct undo *u, char **path, struct sdc_error *err) {
+    const struct sdc_file_identity *want = &u->record->header.identity;
+    for (unsigned i = 1; i <= 16; i++) {
+        struct sdc_file f = SDC_FILE_INIT;
+        struct sdc_file_identity is = {0};
+        char *name =
+            i == 1 ? sdc__asprintf("%s.orig", u->path) : sdc__asprintf("%s.%u.orig", u->path, i);
+        if (!name)
+            return SDC_NOMEM(err, "a path");
+        bool fits = sdc__path_exists(name) &&
+                    sdc__file_open(name, SDC_FILE_READ, &f, NULL) == SDC_OK &&
+                    sdc__patches_identity(NULL, 0, &f, want->has_whole, &is, NULL) == SDC_OK &&
+                    sdc__identity_equal(&is, want);
+        sdc__file_close(&f);
+        if (fits) {
+            *path = name;
+            return SDC_OK;
+        }
+        sdc__free(name);
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status undo_recoded(struct undo *u, struct sdc_error *err) {
+    const struct sdc_record_header *h = &u->record->header;
+    struct sdc_file_identity is;
+    char *kept = NULL;
+    if (!h->has_after) /* of a set: by the values alone */
+        return restore_values(u, err);
+    SDC_TRY(sdc__patches_identity(NULL, 0, &u->files[0], h->identity.has_whole, &is, err));
+    if (sdc__identity_equal(&is, &h->identity)) {
+        u->result->already = u->record->n_changes;
+        return SDC_OK;
+    }
+    SDC_TRY(original(u, &kept, err));
+    if (kept && sdc__identity_equal(&is, &h->after)) {
+        enum sdc_status st = sdc__rename(kept, u->path, err);
+        if (st == SDC_OK && u->sync)
+            st = sdc__parent_sync(u->path, err);
+        u->result->restored = u->record->n_changes;
+        sdc__free(kept);
+        return st;
+    }
+    sdc__free(kept);
+    return restore_values(u, err);
+}
+
+/* ---- the record ---- */
 
 /* A record is whole before anything is altered, so one with fewer sites was cut since, and could
  * restore the file in part only. */
@@ -154,45 +371,30 @@ static enum sdc_status find_file(const char *record_path, const struct sdc_recor
     return *file ? SDC_OK : SDC_NOMEM(err, "a path");
 }
 
-static enum sdc_status undo_in(const char *record_path, const struct sdc_record *record,
-                               struct sdc_file *f, bool sync, struct sdc_undo_result *result,
-                               struct sdc_error *err) {
-    struct sdc_sites sites = {0};
-    uint64_t *now = NULL;
-    enum sdc_status st;
-    if (f->size != record->header.identity.size)
-        return SDC_ERR(err, SDC_MISMATCH,
-                       "%s: has %llu bytes, expected the %llu of the altered file; nothing was "
-                       "changed",
-                       f->path, (unsigned long long)f->size,
-                       (unsigned long long)record->header.identity.size);
-    st = sdc__sites_init(&sites, record->changes, record->n_changes, f->size, err);
-    if (st != SDC_OK) {
-        sdc_error_prefix(err, "%s", record_path);
-        return st;
+static enum sdc_status undo_in(struct undo *u, struct sdc_error *err) {
+    bool recoded = false;
+    for (size_t i = 0; i < u->record->n_changes; i++)
+        recoded = recoded || u->record->changes[i].recoded;
+    u->n_files = u->record->header.has_identity ? 1 : u->record->header.n_files;
+    u->files = sdc__alloc(u->n_files, sizeof *u->files);
+    if (!u->files)
+        return SDC_NOMEM(err, "the files");
+    for (size_t i = 0; i < u->n_files; i++)
+        u->files[i] = (struct sdc_file)SDC_FILE_INIT;
+    for (size_t i = 0; i < u->n_files; i++) {
+        SDC_TRY(open_file(u, i, err));
+        if (!recoded)
+            SDC_TRY(check_size(u, i, err));
     }
-    SDC_TRY_OUT(st, sdc__undo_order_check(record, f, err));
-    now = sdc__alloc(sites.n, sizeof *now);
-    if (!now) {
-        st = SDC_NOMEM(err, "the values of the sites");
-        goto out;
-    }
-    SDC_TRY_OUT(st, sdc__sites_read(&sites, f, now, err));
-    SDC_TRY_OUT(st, check_sites(&sites, f, now, result, err));
-    SDC_TRY_OUT(st, check_identity(&sites, f, &record->header.identity, err));
-    if (result->restored > 0)
-        st = restore(&sites, f, now, sync, err);
-out:
-    sdc__sites_release(&sites);
-    sdc__free(now);
-    return st;
+    return recoded ? undo_recoded(u, err) : undo_bytes(u, err);
 }
 
 enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync,
                          struct sdc_undo_result *result, struct sdc_error *err) {
     struct sdc_record record = {0};
-    struct sdc_file f = SDC_FILE_INIT;
     struct sdc_undo_result done = {0};
+    struct undo u = {
+        .record_path = record_path, .record = &record, .sync = !no_sync, .result = &done};
     enum sdc_status st;
     SDC_TRY(sdc_record_read(record_path, &record, err));
     SDC_TRY_OUT(st, check_whole(record_path, &record, err));
@@ -204,11 +406,13 @@ enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync
     }
     if (st != SDC_OK)
         goto out;
-    SDC_TRY_OUT(st, sdc__file_open(done.file, SDC_FILE_UPDATE, &f, err));
-    SDC_TRY_OUT(st, sdc__lock_where_possible(&f, true, err));
-    st = undo_in(record_path, &record, &f, !no_sync, &done, err);
+    u.path = done.file;
+    st = undo_in(&u, err);
 out:
-    sdc__file_close(&f);
+    for (size_t i = 0; i < u.n_files && u.files; i++)
+        sdc__file_close(&u.files[i]);
+    sdc__free(u.files);
+    sdc__patches_release(&u.patches);
     sdc_record_release(&record);
     if (st != SDC_OK)
         sdc__free(done.file);

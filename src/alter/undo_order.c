@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "alter/alter_sites.h"
+#include "alter/patches.h"
 #include "base/alloc.h"
 #include "base/str.h"
 
@@ -27,14 +27,10 @@ bool sdc__record_is_default(const char *record_path, const char *file) {
     return number == end;
 }
 
-static bool same_identity(const struct sdc_file_identity *a, const struct sdc_file_identity *b) {
-    return a->head == b->head && a->tail == b->tail &&
-           (!b->has_whole || memcmp(a->whole, b->whole, sizeof a->whole) == 0);
-}
-
 /* The record itself, or a copy of it. */
 static bool is_same_record(const struct sdc_record *a, const struct sdc_record *b) {
-    if (a->n_changes != b->n_changes || !same_identity(&a->header.identity, &b->header.identity))
+    if (a->n_changes != b->n_changes ||
+        !sdc__identity_equal(&a->header.identity, &b->header.identity))
         return false;
     for (size_t i = 0; i < a->n_changes; i++)
         if (a->changes[i].offset != b->changes[i].offset ||
@@ -44,50 +40,52 @@ static bool is_same_record(const struct sdc_record *a, const struct sdc_record *
     return true;
 }
 
-/* Is r in effect in f, and can it be undone as f is now? */
-static bool is_next(const struct sdc_record *r, const struct sdc_file *f) {
-    struct sdc_sites s = {0};
-    struct sdc_file_identity is;
-    const struct sdc_file_identity *want = &r->header.identity;
-    bool in_effect = false, fits = true;
-    if (f->size != want->size ||
-        sdc__sites_init(&s, r->changes, r->n_changes, f->size, NULL) != SDC_OK)
-        return false;
-    uint64_t *now = sdc__alloc(s.n, sizeof *now);
-    if (!now || sdc__sites_read(&s, f, now, NULL) != SDC_OK)
-        fits = false;
-    for (size_t i = 0; fits && i < s.n; i++) {
-        const struct sdc_record_change *c = s.by_offset[i];
-        fits = now[i] == c->new_raw || now[i] == c->old_raw;
-        in_effect = in_effect || now[i] != c->old_raw;
+static bool add_patches(const struct sdc_record *r, struct sdc_patches *list) {
+    bool ok = true;
+    for (size_t i = 0; ok && i < r->n_changes; i++) {
+        const struct sdc_patch p = sdc__patch_of_change(&r->changes[i], 0);
+        ok = sdc__patches_add(list, &p, NULL) == SDC_OK;
     }
-    fits = fits && in_effect && sdc__sites_identity(&s, f, want->has_whole, &is, NULL) == SDC_OK &&
-           same_identity(&is, want);
-    sdc__free(now);
-    sdc__sites_release(&s);
-    return fits;
+    for (size_t i = 0; ok && i < r->n_mended; i++) {
+        const struct sdc_patch p = sdc__patch_of_mended(&r->mended[i], 0);
+        ok = sdc__patches_add(list, &p, NULL) == SDC_OK;
+    }
+    return ok;
 }
 
-/* Would r still fit f once the changes of `first` are undone? */
+/* Sorted, inside the file, and with the record's identity once the old values are in place? */
+static bool fits(struct sdc_patches *list, const struct sdc_file *f,
+                 const struct sdc_file_identity *want) {
+    struct sdc_file_identity is;
+    return f->size == want->size && sdc__patches_sort(list, NULL) == SDC_OK &&
+           sdc__patches_inside(list->items, list->n, f->size, NULL) == SDC_OK &&
+           sdc__patches_identity(list->items, list->n, f, want->has_whole, &is, NULL) == SDC_OK &&
+           sdc__identity_equal(&is, want);
+}
+
+/* Is r in effect in f, and can it be undone as f is now? */
+static bool is_next(const struct sdc_record *r, const struct sdc_file *f) {
+    struct sdc_patches list = {0};
+    bool in_effect = false, ok = r->header.has_identity && !r->header.has_after &&
+                                 add_patches(r, &list) && fits(&list, f, &r->header.identity) &&
+                                 sdc__patches_read(list.items, list.n, f, NULL) == SDC_OK;
+    for (size_t i = 0; ok && i < list.n; i++) {
+        const struct sdc_patch *p = &list.items[i];
+        ok = p->now == p->new_raw || p->now == p->old_raw;
+        in_effect = in_effect || p->now != p->old_raw;
+    }
+    sdc__patches_release(&list);
+    return ok && in_effect;
+}
+
+/* Would r still fit f once the changes of `first` are undone? No place may be in both. */
 static bool fits_after(const struct sdc_record *r, const struct sdc_record *first,
                        const struct sdc_file *f) {
-    struct sdc_sites s = {0};
-    struct sdc_file_identity is;
-    const struct sdc_file_identity *want = &r->header.identity;
-    size_t n = r->n_changes + first->n_changes;
-    struct sdc_record_change *both = sdc__alloc(n, sizeof *both);
-    if (!both)
-        return false;
-    if (r->n_changes > 0)
-        memcpy(both, r->changes, r->n_changes * sizeof *both);
-    if (first->n_changes > 0)
-        memcpy(both + r->n_changes, first->changes, first->n_changes * sizeof *both);
-    bool fits = sdc__sites_init(&s, both, n, f->size, NULL) == SDC_OK && /* no site in both */
-                sdc__sites_identity(&s, f, want->has_whole, &is, NULL) == SDC_OK &&
-                same_identity(&is, want);
-    sdc__sites_release(&s);
-    sdc__free(both);
-    return fits;
+    struct sdc_patches both = {0};
+    bool ok =
+        add_patches(r, &both) && add_patches(first, &both) && fits(&both, f, &r->header.identity);
+    sdc__patches_release(&both);
+    return ok;
 }
 
 enum sdc_status sdc__undo_order_check(const struct sdc_record *record, const struct sdc_file *f,

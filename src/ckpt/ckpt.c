@@ -197,6 +197,26 @@ const char *sdc_ckpt_recoded(const struct sdc_ckpt *ckpt, size_t i) {
     return ckpt->entries[i].recoded;
 }
 
+unsigned sdc_ckpt_recoded_file(const struct sdc_ckpt *ckpt, size_t i) {
+    const struct sdc_ckpt_entry *e = &ckpt->entries[i];
+    return e->recoded && ckpt->ops->member_of ? ckpt->ops->member_of(ckpt, e) : 0;
+}
+
+enum sdc_status sdc_ckpt_recode(struct sdc_ckpt *ckpt, unsigned file,
+                                const struct sdc_ckpt_edit *edits, size_t n, const char *to,
+                                struct sdc_error *err) {
+    struct sdc_file f;
+    if (!ckpt->ops->recode)
+        return SDC_ERR(err, SDC_UNSUPPORTED, "%s: storage of %s cannot be written anew", ckpt->path,
+                       ckpt->ops->name);
+    SDC_TRY(sdc__file_open(to, SDC_FILE_UPDATE, &f, err));
+    (void)pthread_mutex_lock(&ckpt->lock);
+    enum sdc_status st = ckpt->ops->recode(ckpt, file, edits, n, &f, err);
+    (void)pthread_mutex_unlock(&ckpt->lock);
+    sdc__file_close(&f);
+    return st;
+}
+
 uint64_t sdc_ckpt_stored_size(const struct sdc_ckpt *ckpt, size_t i) {
     return ckpt->entries[i].stored_size;
 }

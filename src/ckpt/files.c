@@ -55,22 +55,10 @@ enum sdc_status sdc__ckpt_adopt(struct sdc_ckpt *ckpt, struct sdc_file *file,
     return SDC_OK;
 }
 
-/* No absolute path, no part that leads upwards: nothing outside the set is ever opened. */
-static bool is_safe_name(const char *name) {
-    if (*name == '/' || *name == '\0')
-        return false;
-    for (const char *part = name; part; part = strchr(part, '/')) {
-        part += *part == '/';
-        if (strncmp(part, "..", 2) == 0 && (part[2] == '/' || part[2] == '\0'))
-            return false;
-    }
-    return true;
-}
-
 enum sdc_status sdc__ckpt_add_member(struct sdc_ckpt *ckpt, const char *name, const char *path,
                                      unsigned *index, struct sdc_error *err) {
     struct stat s;
-    if (!is_safe_name(name))
+    if (!sdc__path_is_below(name)) /* nothing outside the set is ever opened */
         return SDC_ERR(err, SDC_INVALID, "%s: unsafe path: its file \"%s\" is not below its folder",
                        ckpt->path, name);
     if (ckpt->n_members >= SDC_MAX_MEMBERS)

@@ -94,12 +94,6 @@ struct sdc_ckpt_source {
     size_t n_head;               /* 64 at most */
 };
 
-/* An element of a recoded tensor and its new value. */
-struct sdc_ckpt_edit {
-    size_t tensor;
-    uint64_t elem, raw;
-};
-
 struct sdc_ckpt_fmt_ops {
     const char *name;
     const char *summary;

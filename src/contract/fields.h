@@ -59,8 +59,10 @@ enum sdc__field_flag {
                              read before; else the size_t at count_offset of the struct itself */
     SDC__ASCENDING = 32,  /* U64S: strictly */
     SDC__NULL_ITEMS = 64, /* OBJECTS: an item may be null as with a nullable OBJECT */
-    SDC__OMIT = 128 /* U64, F64: not written where the bool at count_offset is false or, if that
-                       is 0, where it is 0; reading the key sets the bool. TEXT: where it is NULL */
+    SDC__OMIT = 128       /* not written where it says nothing: numbers and OBJECT where the bool at
+                             count_offset is false (reading the key sets it) or, if that is 0, where
+                             they are 0; BOOL where it is false; nullable texts and arrays where the
+                             pointer is NULL */
 };
 
 struct sdc__fields;

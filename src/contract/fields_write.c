@@ -194,14 +194,19 @@ static void write_field(const struct sdc__field *f, const void *root, const void
 
 static bool is_omitted(const struct sdc__field *f, const void *object) {
     uint64_t word;
+    const bool is_array = f->type == SDC__OBJECTS;
     if (!(f->flags & SDC__OMIT))
         return false;
-    if (f->count_offset)
+    if (f->type == SDC__BOOL)
+        return !*(const bool *)at_offset(object, f->offset);
+    if (f->count_offset && !is_array)
         return !*(const bool *)at_offset(object, f->count_offset);
+    if (f->type == SDC__U32)
+        return *(const uint32_t *)at_offset(object, f->offset) == 0;
     if (f->type == SDC__TEXT)
         return !*(char *const *)at_offset(object, f->offset);
     memcpy(&word, at_offset(object, f->offset), sizeof word);
-    return word == 0; /* 0.0 too */
+    return word == 0; /* 0.0 and NULL too */
 }
 
 static void write_object(const struct sdc__fields *table, const void *root, const void *object,

@@ -30,8 +30,8 @@ static const struct sdc__words parts = SDC__WORDS(part_words);
 static const struct sdc__words roles = SDC__WORDS(role_words);
 static const struct sdc__words ops = {sdc__op_words, SDC_OP_COUNT};
 
-enum line_kind { HEADER, CHANGE, VERIFIED };
-static const char *const kind_words[] = {"header", "change", "verified"};
+enum line_kind { HEADER, CHANGE, MENDED, VERIFIED };
+static const char *const kind_words[] = {"header", "change", "mended", "verified"};
 static const struct sdc__words kinds = SDC__WORDS(kind_words);
 
 /* ---- tables ---- */
@@ -51,6 +51,14 @@ static const struct sdc__field identity_fields[] = {
 };
 static const struct sdc__fields identity_table =
     SDC__FIELDS(identity_fields, struct sdc_file_identity);
+
+#define SET_FILE(member) .offset = offsetof(struct sdc_record_file, member), .flags = SDC__REQUIRED
+
+static const struct sdc__field file_fields[] = {
+    {"name", SDC__TEXT, SET_FILE(name)},
+    {"identity", SDC__OBJECT, SET_FILE(identity), .sub = &identity_table},
+};
+static const struct sdc__fields file_table = SDC__FIELDS(file_fields, struct sdc_record_file);
 
 #define HEAD(member) .offset = offsetof(struct sdc_record_header, member), .flags = SDC__REQUIRED
 
@@ -73,7 +81,14 @@ static const struct sdc__field header_fields[] = {
     {"source", SDC__TEXT, HEAD(source)},
     {"file", SDC__TEXT, HEAD(file)},
     {"format", SDC__TEXT, HEAD(format)},
-    {"identity", SDC__OBJECT, HEAD(identity), .sub = &identity_table},
+    {"identity", SDC__OBJECT, .offset = offsetof(struct sdc_record_header, identity),
+     .flags = SDC__OMIT, .count_offset = offsetof(struct sdc_record_header, has_identity),
+     .sub = &identity_table},
+    {"files", SDC__OBJECTS, .offset = offsetof(struct sdc_record_header, files),
+     .flags = SDC__OMIT | SDC__NULLABLE,
+     .count_offset = offsetof(struct sdc_record_header, n_files), .sub = &file_table},
+    {"after", SDC__OBJECT, .offset = offsetof(struct sdc_record_header, after), .flags = SDC__OMIT,
+     .count_offset = offsetof(struct sdc_record_header, has_after), .sub = &identity_table},
     {"synced", SDC__BOOL, HEAD(synced)},
     {"origin", SDC__TEXT, .offset = offsetof(struct sdc_record_header, origin), .flags = SDC__OMIT},
 };
@@ -99,8 +114,13 @@ static const struct sdc__field change_fields[] = {
     {"role", SDC__ENUM, CHANGE_(c.role), .words = &roles},
     {"elem", SDC__U64, CHANGE_(c.elem)},
     {"index", SDC__TEXT, CHANGE_(c.index)},
+    {"file", SDC__TEXT, .offset = offsetof(struct change_line, c.file),
+     .flags = SDC__OMIT | SDC__NULLABLE},
     {"offset", SDC__U64, CHANGE_(c.offset)},
+    {"shift", SDC__U32, .offset = offsetof(struct change_line, c.shift), .flags = SDC__OMIT,
+     .max = 7},
     {"big_endian", SDC__BOOL, CHANGE_(c.big_endian)},
+    {"recoded", SDC__BOOL, .offset = offsetof(struct change_line, c.recoded), .flags = SDC__OMIT},
     {"op", SDC__ENUM, CHANGE_(c.op), .words = &ops},
     {"bits", SDC__U64S, .offset = offsetof(struct change_line, bits),
      .flags = SDC__REQUIRED | SDC__ASCENDING, .count_offset = offsetof(struct change_line, n_bits)},
@@ -113,6 +133,25 @@ static const struct sdc__field change_fields[] = {
     {"new_value", SDC__DECIMAL, CHANGE_(new_value)},
 };
 static const struct sdc__fields change_table = SDC__FIELDS(change_fields, struct change_line);
+
+struct mended_line {
+    struct sdc_record_mended m;
+    char *old_hex, *new_hex;
+};
+
+#define MENDED_(member) .offset = offsetof(struct mended_line, member), .flags = SDC__REQUIRED
+
+static const struct sdc__field mended_fields[] = {
+    TYPE("mended"),
+    {"kind", SDC__TEXT, MENDED_(m.kind)},
+    {"what", SDC__TEXT, MENDED_(m.what)},
+    {"file", SDC__TEXT, .offset = offsetof(struct mended_line, m.file),
+     .flags = SDC__OMIT | SDC__NULLABLE},
+    {"offset", SDC__U64, MENDED_(m.offset)},
+    {"old", SDC__TEXT, MENDED_(old_hex)},
+    {"new", SDC__TEXT, MENDED_(new_hex)},
+};
+static const struct sdc__fields mended_table = SDC__FIELDS(mended_fields, struct mended_line);
 
 struct verified_line {
     uint64_t elements, bits;
@@ -162,6 +201,18 @@ enum sdc_status sdc_record_change_line(const struct sdc_record_change *c, char *
     return sdc__fields_line(&change_table, "record change", &l, line, err);
 }
 
+enum sdc_status sdc_record_mended_line(const struct sdc_record_mended *m, char **line,
+                                       struct sdc_error *err) {
+    char old_hex[MAX_HEX], new_hex[MAX_HEX];
+    unsigned char bytes[4];
+    const struct mended_line l = {.m = *m, .old_hex = old_hex, .new_hex = new_hex};
+    sdc_num_store(SDC_DTYPE_U32, m->old_raw, bytes, false);
+    sdc__hex_encode(bytes, sizeof bytes, old_hex);
+    sdc_num_store(SDC_DTYPE_U32, m->new_raw, bytes, false);
+    sdc__hex_encode(bytes, sizeof bytes, new_hex);
+    return sdc__fields_line(&mended_table, "record mended", &l, line, err);
+}
+
 enum sdc_status sdc_record_verified_line(uint64_t n_verified, uint64_t n_bits, char **line,
                                          struct sdc_error *err) {
     struct verified_line l = {n_verified, n_bits};
@@ -175,8 +226,15 @@ void sdc_record_release(struct sdc_record *r) {
     for (size_t i = 0; i < r->n_changes; i++) {
         sdc__free(r->changes[i].tensor);
         sdc__free(r->changes[i].index);
+        sdc__free(r->changes[i].file);
     }
     sdc__free(r->changes);
+    for (size_t i = 0; i < r->n_mended; i++) {
+        sdc__free(r->mended[i].kind);
+        sdc__free(r->mended[i].what);
+        sdc__free(r->mended[i].file);
+    }
+    sdc__free(r->mended);
     *r = (struct sdc_record){0};
 }
 
@@ -227,6 +285,12 @@ static enum sdc_status understand(struct change_line *l, const char *what, struc
     if (!bits_lead_to_new(c))
         return SDC_ERR(err, SDC_INVALID, "%s: bits: do not lead from old '%s' to new '%s'", what,
                        l->old_hex, l->new_hex);
+    if (c->shift + width > (width < 8 ? 8 : 64) || (width >= 8 && c->shift > 0))
+        return SDC_ERR(err, SDC_INVALID, "%s: shift: %u for an %s", what, c->shift,
+                       sdc_dtype_name(c->dtype));
+    if (width < 8 && (c->old_raw | c->new_raw) >> width)
+        return SDC_ERR(err, SDC_INVALID, "%s: old or new: beyond the %u bits of %s", what, width,
+                       sdc_dtype_name(c->dtype));
     if (l->has_other != (c->op == SDC_OP_SWAP))
         return SDC_ERR(err, SDC_INVALID, "%s: other: expected with op swap only", what);
     return SDC_OK;
@@ -248,9 +312,43 @@ static enum sdc_status take_change(struct sdc_record *r, const struct sdc_json *
     }
     if (st == SDC_OK) {
         r->changes[r->n_changes++] = l.c;
-        l.c.tensor = l.c.index = NULL;
+        l.c.tensor = l.c.index = l.c.file = NULL;
     }
     sdc__fields_release(&change_table, &l);
+    return st;
+}
+
+static enum sdc_status mended_raw(const char *hex, const char *key, const char *what, uint32_t *raw,
+                                  struct sdc_error *err) {
+    unsigned char bytes[4];
+    if (!sdc__hex_decode(hex, sizeof bytes, bytes))
+        return SDC_ERR(err, SDC_INVALID, "%s: %s: expected 8 hex digits, found '%.40s'", what, key,
+                       hex);
+    *raw = (uint32_t)sdc_num_load(SDC_DTYPE_U32, bytes, false);
+    return SDC_OK;
+}
+
+static enum sdc_status take_mended(struct sdc_record *r, const struct sdc_json *root,
+                                   const char *what, struct sdc_error *err) {
+    struct mended_line l = {0};
+    enum sdc_status st = sdc__fields_read(&mended_table, root, what, &l, err);
+    if (st == SDC_OK)
+        st = mended_raw(l.old_hex, "old", what, &l.m.old_raw, err);
+    if (st == SDC_OK)
+        st = mended_raw(l.new_hex, "new", what, &l.m.new_raw, err);
+    if (st == SDC_OK && (r->n_mended & (r->n_mended + 1)) == 0) { /* 0, 1, 3, 7, ... */
+        struct sdc_record_mended *grown =
+            sdc__realloc(r->mended, 2 * (r->n_mended + 1), sizeof *grown);
+        if (grown)
+            r->mended = grown;
+        else
+            st = SDC_NOMEM(err, what);
+    }
+    if (st == SDC_OK) {
+        r->mended[r->n_mended++] = l.m;
+        l.m = (struct sdc_record_mended){0};
+    }
+    sdc__fields_release(&mended_table, &l);
     return st;
 }
 
@@ -273,9 +371,15 @@ static enum sdc_status take_kind(struct record_reader *reader, const struct sdc_
     switch (kind) {
     case HEADER:
         reader->has_header = true;
-        return sdc__fields_read(&header_table, root, what, &r->header, err);
+        SDC_TRY(sdc__fields_read(&header_table, root, what, &r->header, err));
+        if (r->header.has_identity == (r->header.n_files > 0))
+            return SDC_ERR(err, SDC_INVALID,
+                           "%s: expected either identity (of a file) or files (of a set)", what);
+        return SDC_OK;
     case CHANGE:
         return take_change(r, root, what, err);
+    case MENDED:
+        return take_mended(r, root, what, err);
     default:
         SDC_TRY(sdc__fields_read(&verified_table, root, what, &v, err));
         r->verified = true;

@@ -131,6 +131,30 @@ enum sdc_status sdc__replace_commit(struct sdc_replace *r, bool sync,
 /* Removes the temporary; cannot fail; accepts one after commit or SDC_REPLACE_INIT. */
 void sdc__replace_abandon(struct sdc_replace *r);
 
+/* The same for a folder that is new: filled under a temporary name beside the target, then renamed.
+ * Nothing is ever replaced. */
+struct sdc_new_folder {
+    char *path; /* the temporary; NULL: none, or renamed; owned */
+    char *target;
+    int fd; /* holds the lock that keeps a sweep away */
+    bool sync;
+};
+
+#define SDC_NEW_FOLDER_INIT                                                                        \
+    { .fd = -1 }
+
+enum sdc_status sdc__new_folder_begin(const char *target, bool sync, struct sdc_new_folder *f,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
+/* Syncs the folders (files are the caller's), renames. SDC_EXISTS if the target appeared. */
+enum sdc_status sdc__new_folder_commit(struct sdc_new_folder *f,
+                                       struct sdc_error *err) SDC_MUST_CHECK;
+/* Removes it with all it holds; cannot fail; accepts one after commit. */
+void sdc__new_folder_abandon(struct sdc_new_folder *f);
+
+/* Gives a file the second name FILE.orig (FILE.2.orig, ... if that is taken). SDC_UNSUPPORTED where
+ * the file system has no hard links. */
+enum sdc_status sdc__keep_original(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+
 /* Is this file name (no folder) a temporary of ours, and is its process gone? */
 bool sdc__temp_is_ours(const char *name);
 bool sdc__temp_is_stale(const char *name);
@@ -159,6 +183,14 @@ enum sdc_status sdc__make_dirs(const char *path, struct sdc_error *err) SDC_MUST
 enum sdc_status sdc__remove_file(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
 /* A folder with all it holds; links are removed, not followed. No error if there is none. */
 enum sdc_status sdc__remove_tree(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+/* Calls take for every regular file below a folder, links to files included, by its path and its
+ * name relative to the folder; temporaries of ours are left out. Order is that of the names. */
+typedef enum sdc_status sdc__file_fn(void *user, const char *path, const char *name,
+                                     struct sdc_error *err);
+enum sdc_status sdc__list_files(const char *folder, sdc__file_fn *take, void *user,
+                                struct sdc_error *err) SDC_MUST_CHECK;
+/* Is it relative, without a part ".."? */
+bool sdc__path_is_below(const char *name);
 /* Replaces an existing target. */
 enum sdc_status sdc__rename(const char *from, const char *to, struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__dir_sync(const char *dir, struct sdc_error *err) SDC_MUST_CHECK;

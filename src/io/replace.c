@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "io/io.h"
+#include "io/temp.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,7 +17,6 @@
 #include "base/hash.h"
 
 #define TEMP_PREFIX ".sdc-tmp."
-#define TEMP_TRIES  1000
 
 /* Process ids mean something on one machine only, and folders may be shared between machines. */
 static uint32_t host_hash(void) {
@@ -114,13 +113,17 @@ static enum sdc_status resolve_target(const char *path, char **target, struct sd
     return *target ? SDC_OK : SDC_NOMEM(err, path);
 }
 
-static enum sdc_status create_temp(const char *dir, struct sdc_file *f, struct sdc_error *err) {
+char *sdc__temp_name(const char *folder) {
     static atomic_uint serial;
+    return sdc__asprintf("%s/" TEMP_PREFIX "%08x.%ld.%u", folder, (unsigned)host_hash(),
+                         (long)getpid(),
+                         atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
+}
+
+static enum sdc_status create_temp(const char *dir, struct sdc_file *f, struct sdc_error *err) {
     enum sdc_status st = SDC_OK;
-    for (int i = 0; i < TEMP_TRIES; i++) {
-        char *path = sdc__asprintf("%s/" TEMP_PREFIX "%08x.%ld.%u", dir, (unsigned)host_hash(),
-                                   (long)getpid(),
-                                   atomic_fetch_add_explicit(&serial, 1, memory_order_relaxed));
+    for (int i = 0; i < SDC_TEMP_TRIES; i++) {
+        char *path = sdc__temp_name(dir);
         if (!path)
             return SDC_NOMEM(err, dir);
         st = sdc__file_open(path, SDC_FILE_NEW, f, err);

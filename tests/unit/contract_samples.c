@@ -200,6 +200,7 @@ void sample_header(struct sdc_record_header *h) {
         .source = sample_text("in put.h5"),
         .file = sample_text("out \"put\".h5"),
         .format = sample_text("hdf5"),
+        .has_identity = true,
         .identity = {.size = 1234567, .head = 0x0123456789ABCDEF, .tail = 0xFEDCBA9876543210},
         .synced = true,
         .origin = sample_text("other.h5.sdc.jsonl"),
