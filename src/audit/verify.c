@@ -178,8 +178,8 @@ static enum sdc_status find_nonfinite(struct sdc_verifying *v, struct sdc_error 
             continue;
         st = sdc__verify_find(v, SDC_FINDING_NONFINITE, name, err, "%llu NaN, %llu Inf",
                               (unsigned long long)t->n_nan, (unsigned long long)t->n_inf);
-        struct sdc_finding *f = &v->out->findings[v->out->n_findings - 1];
         if (st == SDC_OK && t->n_nonfinite > 0) {
+            struct sdc_finding *f = &v->out->findings[v->out->n_findings - 1];
             f->has_elem = true;
             f->first_elem = f->last_elem = t->nonfinite[0].elem;
         }
