@@ -161,7 +161,8 @@ static enum sdc_status add_named(struct sequence *s, const struct entry *e, cons
     struct sdc_fault f = {.op = SDC_OP_FLIP};
     enum sdc_status st = find_tensor(s, e, name, exact, where, &tensor, &f.elem, err);
     if (st == SDC_USAGE) {
-        err->status = SDC_INVALID;
+        if (err)
+            err->status = SDC_INVALID;
         sdc_error_prefix(err, "%s", where);
         return SDC_INVALID;
     }
