@@ -14,8 +14,9 @@
  *     layer FROM -> TO
  *
  * FROM is a whole name in the first checkpoint, as in the file or without wrappers; each '*' stands
- * for any text and each '*' of TO for what the same '*' of FROM stood for. A name in double quotes
- * may hold blanks, and its '*' are ordinary characters. TO is a name in the second checkpoint, or
+ * for any text and each '*' of TO for what the same '*' of FROM stood for; {1} stands for the first
+ * of them, and may come again. A name in double quotes may hold blanks, and its '*' and {1} are
+ * ordinary characters. TO is a name in the second checkpoint, or
  * '-': has no counterpart. The first rule that fits a name counts.
  *
  * axes says from which axis each axis of the target comes, as numpy.transpose takes it: a target of

@@ -164,17 +164,30 @@ static unsigned count_stars(const char *text) {
     return n;
 }
 
+/* The number of "{2}" at p, 0 if it is none. */
+static unsigned numbered(const char *p) {
+    return p[0] == '{' && p[1] >= '1' && p[1] <= '9' && p[2] == '}' ? (unsigned)(p[1] - '0') : 0;
+}
+
+/* How many '*' of the left side the right side needs. */
+static unsigned count_needed(const char *text) {
+    unsigned n = count_stars(text);
+    for (; *text; text++)
+        n = numbered(text) > n ? numbered(text) : n;
+    return n;
+}
+
 static enum sdc_status check_names(const struct sdc__name_rule *rule, const char *place,
                                    struct sdc_error *err) {
     unsigned from = rule->literal ? 0 : count_stars(rule->from);
-    unsigned to = rule->to && !rule->to_literal ? count_stars(rule->to) : 0;
+    unsigned to = rule->to && !rule->to_literal ? count_needed(rule->to) : 0;
     if (!*rule->from || (rule->to && !*rule->to))
         return INVALID("%s: a name is empty", place);
     if (from > MAX_STARS)
         return INVALID("%s: '%.100s' has %u '*', expected at most %d", place, rule->from, from,
                        MAX_STARS);
     if (to > from)
-        return INVALID("%s: '%.100s' has %u '*' but '%.100s' has %u", place, rule->to, to,
+        return INVALID("%s: '%.100s' asks for %u '*' but '%.100s' has %u", place, rule->to, to,
                        rule->from, from);
     return SDC_OK;
 }
@@ -338,9 +351,10 @@ bool sdc__name_rule_match(const struct sdc__name_rule *rule, const char *name, c
         return true;
     struct sdc_buf text = SDC_BUF_INIT;
     for (const char *p = rule->to; *p; p++) {
-        if (*p == '*' && !rule->to_literal) {
-            sdc__buf_append(&text, captures[used].start, captures[used].len);
-            used++;
+        unsigned k = rule->to_literal ? 0 : *p == '*' ? ++used : numbered(p);
+        if (k) {
+            sdc__buf_append(&text, captures[k - 1].start, captures[k - 1].len);
+            p += *p == '*' ? 0 : 2;
         } else {
             sdc__buf_putc(&text, *p);
         }

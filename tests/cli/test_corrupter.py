@@ -414,6 +414,29 @@ def test_wrong_sequences():
     assert not os.path.exists("out.h5") and not os.path.exists("x")
 
 
+def test_the_manual():
+    """The page's table of keys is the program's, and its sequence is one."""
+    with open(os.path.join(os.environ["SDC_SOURCE_DIR"], "docs", "user", "hdf5-corrupter.md")) as f:
+        page = f.read()
+    rows = page.split("|---|---|---|---|\n")[1].split("\n\n")[0].splitlines()
+    shown = [cell for row in rows for cell in row.split("|")[1].replace("`", "").replace(",", " ").split()]
+    write()
+    config("none: 1\n")
+    text = subprocess.run([SDCLAB, "alter", "in.h5", "-o", "x", "--config", "config.yaml"], capture_output=True,
+                          text=True).stderr
+    known = text.split("expected one of ")[1].strip().split(", ")
+    assert sorted(set(known) - {"bit_range"}) == sorted(shown), (known, shown)
+    for row in rows:
+        for key in row.split("|")[2].replace("`", "").replace(": [first, last]", "").replace(",", " ").split():
+            config(f"{key}: {{}}\n")
+            p = subprocess.run([SDCLAB, "alter", "in.h5", "-o", "x", "--config", "config.yaml"], capture_output=True,
+                               text=True)
+            assert p.returncode == 3 and "unknown key" not in p.stderr, (key, p.stderr)
+    with open("s.json", "w") as f:
+        f.write(page.split("```json\n")[1].split("```")[0])
+    run("alter", "in.h5", "-o", "out.h5", "--sequence", "s.json", out="altered (6 bits)")
+
+
 def main():
     failed, home = 0, os.getcwd()
     tests = [(n, f) for n, f in list(globals().items()) if n.startswith("test_")]

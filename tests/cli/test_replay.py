@@ -211,16 +211,33 @@ def assert_same_difference(torch_before, torch_after, keras_before, keras_after)
     return n
 
 
+def write_pt(path, state):
+    """As training scripts save a model under DistributedDataParallel."""
+    torch.save({"epoch": 3, "model_state_dict": {"module." + k: torch.from_numpy(v) for k, v in state.items()}}, path)
+
+
+def read_pt(path):
+    return {k[len("module."):]: v.numpy() for k, v in torch.load(path)["model_state_dict"].items()}
+
+
 def test_torch_to_keras(target):
+    torch_to_keras(target, write_torch, load_file)
+
+
+def test_pt_to_keras(target):
+    torch_to_keras(target, write_pt, read_pt)
+
+
+def torch_to_keras(target, write_source, read_source):
     write, _, names, _ = TARGETS[target]
     a, b = state_of(Net(1)), state_of(Net(2))
-    write_torch("a", a)
+    write_source("a", a)
     write("b", b)
     result = as_json("alter", "a", "-o", "a2", "--flips", 300, "--seed", 3, "--bits", "lsb:0-22,lsb:31",
                      "--part", "model", "--dtype", "F32")
     got = as_json("replay", "a2.sdc.jsonl", "b", "-o", "b2", *write_map(target), "--from", "a")
     assert got["altered"] == result["altered"] and got["altered_bits"] == 300
-    after = load_file("a2")
+    after = read_source("a2")
     keras = read_keras("b2", names)
     assert assert_same_difference(a, after, read_keras("b", names), keras) == result["altered"]
     # what the elements mean: the altered network computes the same in either layout
@@ -411,6 +428,21 @@ def test_a_record_that_was_cut_short():
     twice = [lines[0], lines[1], *lines[1:]]
     open("twice", "w").write("".join(twice))
     run("replay", "twice", "a", "-o", "c", code=3, err="two changes are of element")
+
+
+def test_the_manual():
+    """The last map of docs/user/replay.md, and that all of them are maps."""
+    with open(os.path.join(os.environ["SDC_SOURCE_DIR"], "docs", "user", "replay.md")) as f:
+        maps = [block.split("```")[0] for block in f.read().split("```map\n")[1:]]
+    a = state_of(Net(1))
+    write_torch("a", a)
+    write_keras2("b", a)
+    run("alter", "a", "-o", "a2", "--flips", 100, "--tensors", "fc1*", "--tensors", "conv*", "--tensors", "*.bias")
+    assert len(maps) == 2
+    with open("all.map", "w") as f:
+        f.write("".join(maps).replace("*.bias ", "bn1.bias -> model_weights/bn1/bn1/beta:0\n*.bias "))
+    run("replay", "a2.sdc.jsonl", "b", "-o", "b2", "--map", "all.map")
+    assert_same_difference(a, load_file("a2"), read_keras("b"), read_keras("b2"))
 
 
 def main():

@@ -136,6 +136,8 @@ static void test_rules(void **state) {
     ADD(&b, "layers/fc/vars/1", 10);
     ADD(&b, "layers/odd name", 4);
     ADD(&b, "layers/axb", 4);
+    ADD(&a, "y.z", 3);
+    ADD(&b, "z-z/y", 3);
     static const char text[] = "# a comment\n"
                                "\n"
                                "conv*.weight -> layers/c*/vars/0  axes=2,3,1,0 # more\n"
@@ -144,13 +146,15 @@ static void test_rules(void **state) {
                                "\"a b*\" -> \"layers/odd name\"\n"
                                "a* -> layers/a*\n"
                                "gone -> -\n"
-                               "lost -> nowhere";
+                               "lost -> nowhere\n"
+                               "*.* -> {2}-{2}/{1}";
     struct sdc_name_links links = resolve(text, NULL, &a, &b);
     for (size_t i = 0; i < 6; i++)
         assert_to(&links, i, i);
     assert_why(&links, 6, "test.map line 8 leaves it out");
     assert_true(links.items[6].left_out && !links.items[7].left_out);
     assert_why(&links, 7, "test.map line 9: no tensor is named 'nowhere'");
+    assert_to(&links, 8, 6);
     /* [3,2,1,4] of (16,6,5,5) is element 504 of C order; there [1,4,2,3] of (5,5,6,16): 899 */
     assert_int_equal(sdc_name_link_elem(&links.items[1], ((3 * 6 + 2) * 5 + 1) * 5 + 4),
                      ((1 * 5 + 4) * 6 + 2) * 16 + 3);
@@ -241,7 +245,8 @@ static void test_wrong_texts(void **state) {
         {"a -> b axes=1,0 transpose", "found 'transpose'"},
         {"a -> b view=-1,-1", "of which one may be -1"},
         {"a -> b view=2,-2", "of which one may be -1"},
-        {"a -> b*", "'b*' has 1 '*' but 'a' has 0"},
+        {"a -> b*", "'b*' asks for 1 '*' but 'a' has 0"},
+        {"a* -> b{2}", "'b{2}' asks for 2 '*' but 'a*' has 1"},
         {"\"a -> b", "a name in quotes has no end"},
         {"\"\" -> b", "a name is empty"},
         {"layer a -> b transpose", "a rule for layers ends with the name"},
