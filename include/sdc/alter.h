@@ -64,6 +64,7 @@ struct sdc_alter_result {
     uint64_t unchanged;          /* planned elements whose value was already the new one */
     uint64_t mended;             /* stored checksums changed with what they cover, each place */
     uint64_t stale_sums;         /* checksums that are wrong now, as choice.checksum asked for */
+    const char *stale_readers;   /* who notices, where stale_sums > 0; static */
     uint64_t unknown_sums;       /* checksums that the file's writer left out, and stay so */
     uint64_t wrong_sums; /* checksums that were wrong before and stay so, where that is known */
     uint64_t recoded;    /* elements whose storage was written anew */

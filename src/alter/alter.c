@@ -41,6 +41,22 @@ static enum sdc_status look(struct sdc_job *job, struct sdc_error *err) {
     return sdc__job_values(job, err);
 }
 
+/* Who finds a stored checksum wrong when reading, by format. */
+static const char *readers_of(const char *format) {
+    static const struct {
+        const char *format, *readers;
+    } rows[] = {{"hdf5", "libhdf5 (h5py, Keras) notices when it reads what they cover"},
+                {"keras", "Keras and other readers of zip files notice"},
+                {"npz", "np.load and other readers of zip files notice"},
+                {"pytorch", "unzip and Python's zipfile notice, torch.load does not"},
+                {"pytorch-dcp", "PyTorch does not notice, readers of zip files would"},
+                {"tensorbundle", "TensorFlow notices when it restores what they cover"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (strcmp(rows[i].format, format) == 0)
+            return rows[i].readers;
+    return "readers that check them notice";
+}
+
 static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
     uint64_t unchanged = 0, mended = 0;
     for (size_t i = 0; i < job->plan.n_changes; i++)
@@ -58,6 +74,7 @@ static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
         .unchanged = unchanged,
         .mended = mended,
         .stale_sums = job->mending.n_stale,
+        .stale_readers = job->mending.n_stale > 0 ? readers_of(job->plan.format) : NULL,
         .unknown_sums = job->mending.n_unknown,
         .wrong_sums = job->mending.n_wrong,
         .recoded = job->plan.n_recoded,

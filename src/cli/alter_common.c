@@ -44,7 +44,11 @@ static void change_row(struct sdc_text_table *table, const struct sdc_record_cha
     sdc_text_cell(table, "->");
     sdc_text_cell(table, "%s%s%s", is, class_text(c->dtype, c->new_raw),
                   c->old_raw == c->new_raw ? " (unchanged)" : "");
-    sdc_text_cell(table, "byte %llu", (unsigned long long)c->offset);
+    if (c->recoded)
+        sdc_text_cell(table, "compressed");
+    else
+        sdc_text_cell(table, "byte %llu%s%s", (unsigned long long)c->offset, c->file ? " of " : "",
+                      c->file ? c->file : "");
 }
 
 static enum sdc_status print_changes(struct sdc_cli *cli, const struct sdc_alter_result *r,
@@ -90,11 +94,36 @@ static void print_summary(struct sdc_cli *cli, const struct sdc_cli_alter_args *
     fputc('\n', cli->out);
 }
 
+/* What became of checksums and of compressed storage; nothing where there are none. */
+static void print_storage(struct sdc_cli *cli, const struct sdc_alter_result *r) {
+    char count[SDC_TEXT_COUNT];
+    if (r->mended > 0)
+        fprintf(cli->out, "%s stored checksum%s mended\n", sdc_text_of_count(r->mended, count),
+                sdc_text_plural(r->mended));
+    if (r->stale_sums > 0)
+        fprintf(cli->out, "%s checksum%s left stale: %s\n", sdc_text_of_count(r->stale_sums, count),
+                sdc_text_plural(r->stale_sums), r->stale_readers);
+    if (r->unknown_sums > 0)
+        fprintf(cli->out, "%s checksum%s not mended: the file's writer left %s out (stored as 0)\n",
+                sdc_text_of_count(r->unknown_sums, count), sdc_text_plural(r->unknown_sums),
+                r->unknown_sums == 1 ? "it" : "them");
+    if (r->wrong_sums > 0)
+        fprintf(cli->out, "%s checksum%s wrong before and left so\n",
+                sdc_text_of_count(r->wrong_sums, count), r->wrong_sums == 1 ? " was" : "s were");
+    if (r->recoded > 0)
+        fprintf(cli->out,
+                "%s in compressed storage, which was written anew: undo restores the values, not "
+                "the bytes\n",
+                sdc_text_of_count(r->recoded, count));
+}
+
 static enum sdc_status print_text(struct sdc_cli *cli, const struct sdc_cli_alter_args *a,
                                   const char *file, const struct sdc_alter_result *r,
                                   struct sdc_error *err) {
     print_summary(cli, a, file, r);
     SDC_TRY(print_changes(cli, r, err));
+    if (!a->dry_run)
+        print_storage(cli, r);
     if (r->record) {
         fprintf(cli->out, "record: %s\n", r->record);
         struct sdc_buf word = SDC_BUF_INIT;
@@ -123,6 +152,11 @@ static void json_counts(struct sdc_jw *w, const struct sdc_cli_alter_args *a, co
     sdc__jw_ku64(w, "altered", r->altered);
     sdc__jw_ku64(w, "altered_bits", r->altered_bits);
     sdc__jw_ku64(w, "unchanged", r->unchanged);
+    sdc__jw_ku64(w, "mended", r->mended);
+    sdc__jw_ku64(w, "stale_sums", r->stale_sums);
+    sdc__jw_ku64(w, "unknown_sums", r->unknown_sums);
+    sdc__jw_ku64(w, "wrong_sums", r->wrong_sums);
+    sdc__jw_ku64(w, "recoded", r->recoded);
 }
 
 /* The changes are the lines of the record. */
@@ -175,6 +209,8 @@ static enum sdc_status check_args(const struct sdc_cli_alter_args *a, struct sdc
                        "-o FILE or --in-place");
     if (a->force && !a->output)
         return SDC_ERR(err, SDC_USAGE, "--force replaces an existing output, expected -o FILE");
+    if (a->keep_original && !a->in_place)
+        return SDC_ERR(err, SDC_USAGE, "--keep-original keeps what --in-place replaces");
     if (a->record && a->no_record)
         return SDC_ERR(err, SDC_USAGE, "--record and --no-record exclude each other");
     return SDC_OK;
@@ -191,6 +227,7 @@ enum sdc_status sdc_cli_alter_init(const struct sdc_cli_alter_args *a,
                                           .record_path = a->record,
                                           .no_record = a->no_record,
                                           .no_sync = a->no_sync,
+                                          .keep_original = a->keep_original,
                                           .whole_digest = a->digest,
                                           .dry_run = a->dry_run,
                                           .open = &open->options};

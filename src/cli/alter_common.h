@@ -14,7 +14,7 @@
 
 struct sdc_cli_alter_args {
     const char *output, *record;
-    bool in_place, force, no_record, no_sync, digest, dry_run, json;
+    bool in_place, force, no_record, no_sync, keep_original, digest, dry_run, json;
     struct sdc_cli_ckpt_args ckpt;
 };
 
@@ -33,6 +33,8 @@ struct sdc_cli_alter_args {
      "write no record: nothing can be undone then", 0, 0, NULL},                                   \
     {SDC_OPT_FLAG, "no-sync", 0, offsetof(type_, member_.no_sync), NULL, NULL,                     \
      "do not wait for the disk: faster, and unsafe if the power fails", 0, 0, NULL},               \
+    {SDC_OPT_FLAG, "keep-original", 0, offsetof(type_, member_.keep_original), NULL, NULL,         \
+     "where compressed storage is written anew in place, keep the file as FILE.orig", 0, 0, NULL},  \
     {SDC_OPT_FLAG, "digest", 0, offsetof(type_, member_.digest), NULL, NULL,                       \
      "put the digest of the whole file into the record (reads all of it)", 0, 0, NULL},            \
     SDC_OPTS_CKPT(type_, member_.ckpt),                                                            \

@@ -18,6 +18,7 @@ static void print_json(struct sdc_cli *cli, const struct sdc_undo_result *r) {
     sdc__jw_kstr(&w, "file", r->file);
     sdc__jw_ku64(&w, "restored", r->restored);
     sdc__jw_ku64(&w, "already", r->already);
+    sdc__jw_kbool(&w, "bytes_differ", r->bytes_differ);
     sdc__jw_obj_end(&w);
     fprintf(cli->out, "%s\n", text.data ? text.data : "");
     sdc__buf_release(&text);
@@ -39,7 +40,10 @@ static int run(struct sdc_cli *cli, const void *args) {
         if (r.already > 0)
             fprintf(cli->out, ", %s held the old value already",
                     sdc_text_of_count(r.already, count));
-        fputc('\n', cli->out);
+        fputs(r.bytes_differ ? "; compressed storage was written anew, so its bytes are others "
+                               "than before\n"
+                             : "\n",
+              cli->out);
     }
     sdc_text_free(r.file);
     return SDC_EXIT_DONE;
