@@ -49,7 +49,8 @@ extern "C" {
  * of purpose SDC_RNG_FAULT_VALUES with the same seed, block and trial, for one fault of the list
  * after the other. */
 struct sdc_support;
-/* descs are borrowed for the support's life. An empty support is not an error. */
+/* descs are borrowed for the support's life. An empty support is not an error.
+ * SDC_USAGE for a choice whose mask is 0 or whose count is not 1 to 64. */
 SDC_API enum sdc_status sdc_support_new(const struct sdc_tensor_desc *const descs[], size_t n,
                                         const struct sdc_choice *choice,
                                         struct sdc_support **support,

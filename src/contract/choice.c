@@ -133,6 +133,10 @@ enum sdc_status sdc_choice_check(const struct sdc_choice *c, struct sdc_error *e
         return USAGE("rate: does not go with %s", how[c->mode]);
     if (c->compat == SDC_COMPAT_HDF5_CORRUPTER && c->mode == SDC_CHOICE_FLIPS && !attempts)
         return USAGE("sample: compat hdf5-corrupter draws by attempts");
+    if (c->op == SDC_OP_MASK && c->mask == 0)
+        return USAGE("op: mask: no bit is set");
+    if ((c->op == SDC_OP_FLIP || c->op == SDC_OP_BURST) && (c->count < 1 || c->count > 64))
+        return USAGE("op: %s: %u bits, expected 1 to 64", sdc__op_words[c->op], c->count);
     if (c->n_bits && sdc_choice_takes_elements(c) && c->op != SDC_OP_FLIP)
         return USAGE("bits: op %s takes whole elements, so bits cannot be chosen",
                      sdc__op_words[c->op]);

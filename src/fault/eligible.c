@@ -40,26 +40,40 @@ bool sdc__refused(const struct sdc_rule *rule, enum sdc_dtype dtype, uint64_t ra
     return rule->not_result >> sdc_num_class(dtype, raw) & 1;
 }
 
+/* The bits that the operator changes at bit 0, counted from there. */
+static uint64_t pattern_of(const struct sdc_rule *rule) {
+    if (rule->op == SDC_OP_BURST)
+        return sdc__low_bits(rule->count);
+    return rule->op == SDC_OP_MASK ? rule->mask : 1;
+}
+
+unsigned sdc__reach(const struct sdc_rule *rule) {
+    return 64 - (unsigned)__builtin_clzll(pattern_of(rule));
+}
+
 uint64_t sdc__allowed_bits(const struct sdc_rule *rule, enum sdc_dtype dtype, uint64_t mask,
                            uint64_t raw) {
     uint64_t special_mask, special, suspect = mask;
     if (!sdc__num_special(dtype, &special_mask, &special))
         return mask;
-    /* Bits that would have to change for an infinity or NaN: more of them than the operator can
-     * change, and none comes of it. */
-    uint64_t missing = (raw ^ special) & special_mask;
-    if (rule->op == SDC_OP_FLIP || rule->op == SDC_OP_SET0 || rule->op == SDC_OP_SET1) {
-        if (missing & (missing - 1))
+    const uint64_t all = sdc__low_bits(sdc_dtype_bits(dtype)), pattern = pattern_of(rule);
+    const bool sets = rule->op == SDC_OP_SET0 || rule->op == SDC_OP_SET1;
+    /* An infinity or NaN comes of it where what changes is, of the special mask, just the bits that
+     * are missing; so the pattern has to reach from the first of them to the last. */
+    const uint64_t missing = (raw ^ special) & special_mask;
+    if (missing) {
+        unsigned low = (unsigned)__builtin_ctzll(missing),
+                 high = 63 - (unsigned)__builtin_clzll(missing);
+        unsigned length = sdc__reach(rule);
+        if (high - low >= length)
             return mask;
-        if (missing)
-            suspect &= missing;
-    } else if ((unsigned)__builtin_popcountll(missing) >
-               (rule->op == SDC_OP_BURST ? rule->count
-                                         : (unsigned)__builtin_popcountll(rule->mask))) {
-        return mask;
+        unsigned first = high + 1 > length ? high + 1 - length : 0;
+        suspect &= sdc__low_bits(low + 1) & ~sdc__low_bits(first);
     }
     for (; suspect; suspect &= suspect - 1) {
         unsigned b = (unsigned)__builtin_ctzll(suspect);
+        if (!sets && (pattern << b & all & special_mask) != missing)
+            continue;
         struct sdc_fault f = sdc__fault_of(rule, dtype, b);
         if (sdc__refused(rule, dtype, sdc_fault_apply(&f, dtype, raw, 0)))
             mask &= ~((uint64_t)1 << b);

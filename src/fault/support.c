@@ -81,6 +81,8 @@ static enum sdc_status add(struct sdc_support *s, uint32_t index, const struct s
 enum sdc_status sdc_support_new(const struct sdc_tensor_desc *const descs[], size_t n,
                                 const struct sdc_choice *choice, struct sdc_support **support,
                                 struct sdc_error *err) {
+    if (choice->op == SDC_OP_MASK ? choice->mask == 0 : choice->count < 1 || choice->count > 64)
+        return SDC_ERR(err, SDC_USAGE, "op %s without a bit", sdc_op_name(choice->op));
     if (n > UINT32_MAX)
         return SDC_ERR(err, SDC_LIMIT, "%zu tensors, at most %u can be altered", n, UINT32_MAX);
     struct sdc_support *s = sdc__calloc(1, sizeof *s);

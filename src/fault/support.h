@@ -76,6 +76,8 @@ struct sdc_fault sdc__fault_of(const struct sdc_rule *rule, enum sdc_dtype dtype
 /* Those bits of mask, sites all of them, whose result is none that the rule refuses. */
 uint64_t sdc__allowed_bits(const struct sdc_rule *rule, enum sdc_dtype dtype, uint64_t mask,
                            uint64_t raw);
+/* Bits from the first to the last that the operator changes at one site, 1 to 64. */
+unsigned sdc__reach(const struct sdc_rule *rule);
 /* The same for an element as a site; of operators with something random in them: can there be such
  * a result? named: the bits that flip=K draws from. */
 bool sdc__allowed_element(const struct sdc_rule *rule, enum sdc_dtype dtype, uint64_t named,

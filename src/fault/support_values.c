@@ -6,6 +6,7 @@
 
 #include "base/alloc.h"
 #include "fault/support.h"
+#include "num/special.h"
 
 #define WINDOW     65536 /* bytes read at once */
 #define MIN_BLOCK  65536 /* elements */
@@ -22,21 +23,47 @@ void sdc__values_release(struct sdc_values *v) {
     *v = (struct sdc_values){0};
 }
 
+/* Sees to it that elem is in memory. */
+static enum sdc_status look_at(struct sdc_values *v, size_t desc, uint64_t elem,
+                               struct sdc_error *err) {
+    const struct sdc_tensor_desc *t = v->support->descs[desc];
+    if (desc == v->desc && elem - v->first < v->n)
+        return SDC_OK;
+    uint64_t n = WINDOW / sdc_dtype_bytes(t->dtype);
+    n = t->n_elems - elem < n ? t->n_elems - elem : n;
+    v->n = 0;
+    SDC_TRY(v->support->read(v->support->user, desc, elem, n, v->memory, err));
+    v->desc = desc;
+    v->first = elem;
+    v->n = n;
+    return SDC_OK;
+}
+
+/* The same as sdc_num_load in native order, without a call. */
+static inline uint64_t load(const unsigned char *p, unsigned size) {
+    uint64_t x8 = 0;
+    uint32_t x4;
+    uint16_t x2;
+    switch (size) {
+    case 1:
+        return *p;
+    case 2:
+        memcpy(&x2, p, 2);
+        return x2;
+    case 4:
+        memcpy(&x4, p, 4);
+        return x4;
+    default:
+        memcpy(&x8, p, 8);
+        return x8;
+    }
+}
+
 enum sdc_status sdc__values_get(struct sdc_values *v, size_t desc, uint64_t elem, uint64_t *raw,
                                 struct sdc_error *err) {
-    const struct sdc_tensor_desc *t = v->support->descs[desc];
-    const unsigned size = sdc_dtype_bytes(t->dtype);
-    if (desc != v->desc || elem - v->first >= v->n) {
-        uint64_t n = WINDOW / size;
-        n = t->n_elems - elem < n ? t->n_elems - elem : n;
-        v->n = 0;
-        SDC_TRY(v->support->read(v->support->user, desc, elem, n, v->memory, err));
-        v->desc = desc;
-        v->first = elem;
-        v->n = n;
-    }
-    *raw = sdc_num_load(t->dtype, v->memory + (elem - v->first) * size,
-                        __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__);
+    const unsigned size = sdc_dtype_bytes(v->support->descs[desc]->dtype);
+    SDC_TRY(look_at(v, desc, elem, err));
+    *raw = load(v->memory + (elem - v->first) * size, size);
     return SDC_OK;
 }
 
@@ -64,25 +91,53 @@ static enum sdc_status make_counts(struct sdc_support *s, struct sdc_error *err)
     return SDC_OK;
 }
 
+static void count_element(const struct sdc_support *s, const struct sdc_support_tensor *t,
+                          struct sdc_group *groups, uint64_t raw) {
+    const enum sdc_dtype dtype = s->descs[t->tensor]->dtype;
+    if (s->rule.elements) {
+        groups[0].sites += sdc__allowed_element(&s->rule, dtype, t->named, raw);
+        return;
+    }
+    uint64_t allowed = sdc__allowed_bits(&s->rule, dtype, t->mask, raw);
+    for (size_t g = 0; g < t->n_groups; g++)
+        groups[g].sites += (unsigned)__builtin_popcountll(allowed & groups[g].mask);
+}
+
+/* n elements of one block, in memory. Most lack more bits of an infinity or NaN, or such that are
+ * farther apart, than the operator reaches: all of their sites are left. */
+static void count_run(const struct sdc_support *s, const struct sdc_support_tensor *t,
+                      struct sdc_group *groups, const unsigned char *p, uint64_t n) {
+    const enum sdc_dtype dtype = s->descs[t->tensor]->dtype;
+    const unsigned size = sdc_dtype_bytes(dtype), length = sdc__reach(&s->rule);
+    uint64_t special_mask, special, whole = 0;
+    bool quick =
+        sdc__num_special(dtype, &special_mask, &special) && !s->rule.elements && length < 64;
+    for (uint64_t i = 0; i < n; i++) {
+        uint64_t raw = load(p + i * size, size), missing = (raw ^ special) & special_mask;
+        if (quick && missing && missing >> __builtin_ctzll(missing) >> length)
+            whole++;
+        else
+            count_element(s, t, groups, raw);
+    }
+    for (size_t g = 0; g < t->n_groups; g++)
+        groups[g].sites += whole * groups[g].width;
+}
+
 static enum sdc_status count_tensor(struct sdc_support *s, const struct sdc_support_tensor *t,
                                     struct sdc_values *v, struct sdc_error *err) {
-    const enum sdc_dtype dtype = s->descs[t->tensor]->dtype;
+    const unsigned size = sdc_dtype_bytes(s->descs[t->tensor]->dtype);
     struct sdc_group *groups = &s->groups[t->first_group];
-    uint64_t raw;
     for (size_t g = 0; g < t->n_groups; g++)
         groups[g].sites = 0;
-    for (uint64_t elem = 0; elem < t->n_elems; elem++) {
-        if (elem % t->block == 0)
+    for (uint64_t elem = 0, n; elem < t->n_elems; elem += n) {
+        uint64_t left = t->block - elem % t->block; /* of the block */
+        if (left == t->block)
             for (size_t g = 0; g < t->n_groups; g++)
                 groups[g].before[elem / t->block] = groups[g].sites;
-        SDC_TRY(sdc__values_get(v, t->tensor, elem, &raw, err));
-        if (s->rule.elements) {
-            groups[0].sites += sdc__allowed_element(&s->rule, dtype, t->named, raw);
-            continue;
-        }
-        uint64_t allowed = sdc__allowed_bits(&s->rule, dtype, t->mask, raw);
-        for (size_t g = 0; g < t->n_groups; g++)
-            groups[g].sites += (unsigned)__builtin_popcountll(allowed & groups[g].mask);
+        SDC_TRY(look_at(v, t->tensor, elem, err));
+        n = v->first + v->n - elem;
+        n = n < left ? n : left;
+        count_run(s, t, groups, v->memory + (elem - v->first) * size, n);
     }
     return SDC_OK;
 }
