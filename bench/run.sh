@@ -16,3 +16,5 @@ echo; echo "== checkpoints: alter, diff, inspect against their floors =="
 $python bench/bench_ckpt.py
 echo; echo "== checkpoints: diff, scan, predict, verify, seal against cmp and NumPy =="
 $python bench/bench_audit.py
+echo; echo "== alteration: against h5py, a C loop and cp =="
+$python bench/bench_alter.py
