@@ -7,23 +7,28 @@
 
 #include "alter/alter_plan.h"
 #include "base/alloc.h"
+#include "contract/record_line.h"
 #include "io/io.h"
 
 #define BLOCK     ((size_t)1 << 20)
 #define MAX_NAMES 1000000 /* records of one file */
 
-static enum sdc_status put_line(struct sdc_buf *text, struct sdc_file *f, char *line, bool flush,
-                                struct sdc_error *err) {
-    if (line)
-        sdc__buf_puts(text, line);
-    sdc_text_free(line);
+static enum sdc_status flush(struct sdc_buf *text, struct sdc_file *f, size_t from,
+                             struct sdc_error *err) {
     if (text->failed)
         return SDC_NOMEM(err, "the record");
-    if (text->len < (flush ? 1 : BLOCK))
+    if (text->len < from)
         return SDC_OK;
     enum sdc_status st = sdc__file_append(f, text->data, text->len, err);
     sdc__buf_clear(text);
     return st;
+}
+
+static enum sdc_status put_line(struct sdc_buf *text, struct sdc_file *f, char *line,
+                                struct sdc_error *err) {
+    sdc__buf_puts(text, line);
+    sdc_text_free(line);
+    return flush(text, f, BLOCK, err);
 }
 
 static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_lines *l,
@@ -32,18 +37,18 @@ static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_l
     char *line = NULL;
     enum sdc_status st;
     SDC_TRY_OUT(st, sdc_record_header_line(l->header, &line, err));
-    SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
+    SDC_TRY_OUT(st, put_line(&text, f, line, err));
     for (size_t i = 0; i < l->n_changes; i++) {
-        SDC_TRY_OUT(st, sdc_record_change_line(&l->changes[i], &line, err));
-        SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
+        SDC_TRY_OUT(st, sdc__record_change_append(&l->changes[i], &text, err));
+        SDC_TRY_OUT(st, flush(&text, f, BLOCK, err));
     }
     for (size_t i = 0; i < l->n_mended; i++) {
         if (l->mended[i].old_raw == l->mended[i].new_raw)
             continue;
         SDC_TRY_OUT(st, sdc_record_mended_line(&l->mended[i], &line, err));
-        SDC_TRY_OUT(st, put_line(&text, f, line, false, err));
+        SDC_TRY_OUT(st, put_line(&text, f, line, err));
     }
-    st = put_line(&text, f, NULL, true, err);
+    st = flush(&text, f, 1, err);
 out:
     sdc__buf_release(&text);
     return st;

@@ -56,6 +56,15 @@ void sdc__buf_append(struct sdc_buf *b, const void *data, size_t len) {
     b->data[b->len] = '\0';
 }
 
+char *sdc__buf_room(struct sdc_buf *b, size_t n) {
+    return grow(b, n) ? b->data + b->len : NULL;
+}
+
+void sdc__buf_took(struct sdc_buf *b, size_t n) {
+    b->len += n;
+    b->data[b->len] = '\0';
+}
+
 void sdc__buf_puts(struct sdc_buf *b, const char *s) {
     sdc__buf_append(b, s, strlen(s));
 }

@@ -31,6 +31,10 @@ void sdc__buf_clear(struct sdc_buf *b);   /* len = 0, keeps memory, forgets a fa
 void sdc__buf_append(struct sdc_buf *b, const void *data, size_t len);
 void sdc__buf_puts(struct sdc_buf *b, const char *s);
 void sdc__buf_putc(struct sdc_buf *b, char c);
+/* Room for n more bytes at the end, to be filled by the caller, who then says how many it took;
+ * NULL where the buffer has failed. */
+char *sdc__buf_room(struct sdc_buf *b, size_t n) SDC_MUST_CHECK;
+void sdc__buf_took(struct sdc_buf *b, size_t n);
 void sdc__buf_printf(struct sdc_buf *b, const char *fmt, ...) SDC_PRINTF(2, 3);
 /* Hands the text over (free with sdc__free) and resets b; NULL if an append had failed. */
 char *sdc__buf_take(struct sdc_buf *b) SDC_MUST_CHECK;

@@ -10,6 +10,7 @@
 #include "contract/choice_text.h"
 #include "contract/fields.h"
 #include "contract/lines.h"
+#include "contract/record_line.h"
 
 #define SCHEMA "sdclab.record/1"
 
@@ -180,8 +181,8 @@ static void file_hex(const struct sdc_record_change *c, uint64_t raw, char text[
     sdc__hex_encode(bytes, sdc_dtype_bytes(c->dtype), text);
 }
 
-enum sdc_status sdc_record_change_line(const struct sdc_record_change *c, char **line,
-                                       struct sdc_error *err) {
+enum sdc_status sdc__record_change_by_table(const struct sdc_record_change *c, char **line,
+                                            struct sdc_error *err) {
     char old_hex[MAX_HEX], new_hex[MAX_HEX], old_value[64], new_value[64];
     uint64_t bits[64];
     struct change_line l = {.c = *c,

@@ -5,6 +5,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "contract/record_line.h"
 #include "contract_samples.h"
 #include "sdc/choice.h"
 #include "sdc/record.h"
@@ -115,6 +116,50 @@ static void lines_hold_the_bytes_of_the_file(void **state) {
             fail_msg("expected %s in %s", want[i], line);
         sdc_text_free(line);
     }
+}
+
+/* The way that writes many lines and the table that reading goes by. */
+static void lines_are_those_of_the_table(void **state) {
+    (void)state;
+    static const char *const names[] = {"a",           "model/fc.weight",   "tab\there", "quote\"",
+                                        "back\\slash", "\xc3\xa9t\xc3\xa9", "\x7f",      "bad\xff"};
+    uint64_t x = 0x9e3779b97f4a7c15;
+    struct sdc_buf is = SDC_BUF_INIT;
+    unsigned n = 0;
+    for (unsigned i = 0; i < 20000; i++) {
+        struct sdc_record_change c = {.tensor = (char *)(uintptr_t)names[i % 97 ? 1 : i / 97 % 8],
+                                      .index = (char *)(uintptr_t) "[1,22]",
+                                      .dtype = (enum sdc_dtype)(i % SDC_DTYPE_COUNT),
+                                      .part = (enum sdc_part)(i % SDC_PART_COUNT),
+                                      .role = (enum sdc_role)(i % SDC_ROLE_COUNT),
+                                      .op = (enum sdc_op)(i % SDC_OP_COUNT),
+                                      .file =
+                                          i % 5 ? NULL : (char *)(uintptr_t)names[i % 7 ? 0 : 3],
+                                      .big_endian = i % 3 == 0,
+                                      .recoded = i % 11 == 0,
+                                      .shift = i % 13 == 0 ? i % 8 : 0,
+                                      .weight = i % 101 ? 0 : 0.1 * i};
+        const unsigned width = sdc_dtype_bits(c.dtype);
+        const uint64_t mask = width == 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
+        uint64_t *const numbers[] = {&c.elem, &c.offset, &c.other, &c.bits, &c.old_raw, &c.new_raw};
+        for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+            x = x * 6364136223846793005 + 1442695040888963407;
+            *numbers[k] = x >> (i + 7 * k) % 64;
+        }
+        c.bits &= mask;
+        c.old_raw = i % 4 == 0 ? i % 300 & mask : c.old_raw & mask;
+        c.new_raw = i % 6 == 0 ? (mask ^ (i % 9 == 0 ? 0 : mask >> 9)) : c.new_raw & mask;
+        char *want;
+        sdc__buf_clear(&is);
+        assert_ok(sdc__record_change_append(&c, &is, &err));
+        assert_ok(sdc__record_change_by_table(&c, &want, &err));
+        if (strcmp(is.data, want) != 0)
+            fail_msg("%s and %s", is.data, want);
+        n += strstr(want, "\"nan\"") != NULL;
+        sdc_text_free(want);
+    }
+    assert_true(n > 100);
+    sdc__buf_release(&is);
 }
 
 /* A write-ahead log may end anywhere in its last line; what stands before it counts. Files are slow
@@ -239,6 +284,7 @@ static void no_memory_is_reported(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(round_trip),
+        cmocka_unit_test(lines_are_those_of_the_table),
         cmocka_unit_test(lines_hold_the_bytes_of_the_file),
         cmocka_unit_test(every_cut_is_read_or_refused),
         cmocka_unit_test(damaged_bytes_never_crash),
