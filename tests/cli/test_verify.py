@@ -289,6 +289,31 @@ def test_a_set_is_sealed_as_one():
     assert any("missing" in f["text"] for f in damages(found) if f["object"]), found
 
 
+def test_hdf5_sums_and_filters():
+    data = {n: rng.normal(size=(200, 300)).astype(np.float32) for n in ("fl", "gz", "lzf", "c")}
+    with h5py.File("f.h5", "w", libver="latest") as f:
+        f.create_dataset("fl", data=data["fl"], chunks=(50, 60), fletcher32=True)
+        f.create_dataset("gz", data=data["gz"], chunks=(50, 60), compression="gzip")
+        f.create_dataset("lzf", data=data["lzf"], chunks=(50, 60), compression="lzf")
+        f.create_dataset("c", data=data["c"])
+        place = {n: f[n].id.get_chunk_info(7).byte_offset for n in ("fl", "gz")}
+        header = h5py.h5o.get_info(f["c"].id).addr
+    found = verify("f.h5")
+    # Fletcher-32 vouches for fl, zlib's own sum for gz; nobody for lzf and c
+    assert found["covered"] == 2 and found["verdict"] == "not checked" and found["checksums"]["wrong"] == 0
+    assert found["checksums"]["stored"] > 20  # 20 chunks, and lookup3 of the metadata
+    for name, at, words in (("fl", place["fl"] + 1000, "Fletcher-32"), ("gz", place["gz"] + 1000, "")):
+        flip("f.h5", at)
+        (damage,) = damages(verify("f.h5", code=1))
+        assert name in damage["object"] and words in damage["text"], damage
+        flip("f.h5", at)
+    flip("f.h5", header + 20)
+    found = verify("f.h5", code=1)
+    assert found["verdict"] == "damaged"
+    flip("f.h5", header + 20)
+    assert verify("f.h5")["checksums"]["wrong"] == 0
+
+
 def test_zip_members():
     try:
         import torch
