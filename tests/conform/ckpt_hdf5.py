@@ -707,6 +707,28 @@ def helper():
         assert out.startswith(status), out
 
 
+def crashes():
+    """Files that end libhdf5 1.10 with a signal are refused, and no more: an index that contains itself."""
+    with h5py.File("loop.h5", "w") as f:
+        f["x"] = np.ones(3)
+    b = bytearray(open("loop.h5", "rb").read())
+    at = b.index(b"TREE")
+    b[at + 5] = 1  # not a leaf, and its child is itself
+    b[at + 32:at + 40] = struct.pack("<Q", at)
+    open("loop.h5", "wb").write(b)
+    p = subprocess.run([tool, "notes", "loop.h5"], capture_output=True, text=True, timeout=100)
+    assert p.returncode == 1 and p.stdout.startswith("INVALID loop.h5: "), p
+    # groups that are linked in a number of ways that no list can hold
+    with h5py.File("ways.h5", "w") as f:
+        g = f
+        for i in range(40):
+            g["a"] = h = g.create_group("b")
+            g = h
+        g["x"] = np.ones(3)
+    out = run("notes", "ways.h5")
+    assert "not all names" in out and out.count("tensor ") == 1, out[-500:]
+
+
 def from_python():
     """libsdclab in another program's process: helpers are found beside it, run side by side and leave no zombie."""
     lib = os.path.join(os.environ["SDC_BINARY_DIR"], "libsdclab.so")
@@ -750,7 +772,7 @@ assert children() == [], children()
 
 def main():
     for part in (matrix, sums, masks, moved, structured, types, external, security, addresses, damage, other_filters,
-                 keras2, keras3, keras_bomb, large, many, chainer, threads, helper, from_python):
+                 keras2, keras3, keras_bomb, large, many, chainer, threads, helper, crashes, from_python):
         note = part()
         print(part.__name__, "ok", note or "")
 
