@@ -76,17 +76,28 @@ static enum sdc_status check_fault(const struct sdc_ckpt *ckpt, const struct sdc
     return SDC_OK;
 }
 
-/* Bytes of the texts of all changes: each tensor's name once, each index. */
+/* Bytes that an index of this tensor takes at most, with its NUL. */
+static size_t index_size(const struct sdc_tensor_desc *t) {
+    size_t size = sizeof "[]";
+    for (unsigned d = 0; d < t->rank; d++) {
+        size++; /* the comma, or the bracket of scalars above */
+        for (uint64_t n = t->shape[d]; n; n /= 10)
+            size++;
+    }
+    return size;
+}
+
+/* Bytes of the texts of all changes at most: each tensor's name once, each index. */
 static size_t text_size(const struct sdc_ckpt *ckpt, const struct sdc_fault_list *list) {
-    size_t size = 0;
-    char index[INDEX_TEXT];
+    size_t size = 0, index = 0;
     for (size_t i = 0; i < list->n; i++) {
         const struct sdc_fault *f = &list->faults[i];
         const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
-        if (i == 0 || f->tensor != f[-1].tensor)
+        if (i == 0 || f->tensor != f[-1].tensor) {
             size += strlen(t->name) + 1;
-        sdc_tensor_index_text(t, f->elem, index, sizeof index);
-        size += strlen(index) + 1;
+            index = index_size(t);
+        }
+        size += index;
     }
     for (size_t i = 0; sdc_ckpt_is_set(ckpt) && i < sdc_ckpt_files(ckpt); i++)
         size += strlen(sdc_ckpt_file(ckpt, i).name) + 1;

@@ -245,7 +245,7 @@ enum sdc_status sdc__job_patch(struct sdc_job *job, const char *reopen, struct s
         struct sdc_file *f = &job->files[i];
         if (n == 0)
             continue;
-        SDC_TRY(sdc__patches_write(p, n, f, SDC_SIDE_NEW, err));
+        SDC_TRY(sdc__patches_write(p, n, f, SDC_SIDE_NEW, true, err));
         if (!job->options->no_sync)
             SDC_TRY(sdc__file_sync(f, err));
         SDC_TRY(sdc__patches_read(p, n, f, err));
@@ -263,7 +263,7 @@ bool sdc__job_restore(struct sdc_job *job) {
         struct sdc_patch *p = sdc__patches_of(&job->patches, i, &n);
         struct sdc_file *f = &job->files[i];
         if (n > 0)
-            restored = sdc__patches_write(p, n, f, SDC_SIDE_OLD, NULL) == SDC_OK &&
+            restored = sdc__patches_write(p, n, f, SDC_SIDE_OLD, false, NULL) == SDC_OK &&
                        (job->options->no_sync || sdc__file_sync(f, NULL) == SDC_OK) &&
                        sdc__patches_read(p, n, f, NULL) == SDC_OK &&
                        sdc__patches_check(p, n, f, SDC_SIDE_OLD, NULL) == SDC_OK && restored;

@@ -11,7 +11,7 @@
 
 #define BLOCK ((size_t)1 << 20)   /* bytes of one read or write */
 #define GAP   4096                /* patches nearer than this are read together */
-#define JOIN  512                 /* changed bytes nearer than this are written together */
+#define JOIN  4096                /* changed bytes nearer than this are written together */
 #define EDGE  ((size_t)64 * 1024) /* bytes of head and tail in an identity */
 
 /* ---- one patch ---- */
@@ -32,6 +32,7 @@ struct sdc_patch sdc__patch_of_mended(const struct sdc_record_mended *m, unsigne
     return (struct sdc_patch){.offset = m->offset,
                               .old_raw = m->old_raw,
                               .new_raw = m->new_raw,
+                              .now = m->old_raw,
                               .file = file,
                               .size = 4,
                               .bits = 32,
@@ -230,14 +231,35 @@ static enum sdc_status write_group(const struct sdc_patch *p, size_t n, struct s
     return sdc__file_write(f, first, block + (first - from), (size_t)(end - first), err);
 }
 
-enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
+/* Is patch i all of its bytes, and no other near enough to be written with it? */
+static bool stands_alone(const struct sdc_patch *p, size_t n, size_t i) {
+    return p[i].bits == 8 * p[i].size &&
+           (i == 0 || p[i].offset > p[i - 1].offset + p[i - 1].size + JOIN) &&
+           (i + 1 == n || p[i + 1].offset > p[i].offset + p[i].size + JOIN);
+}
+
+static enum sdc_status write_alone(const struct sdc_patch *p, struct sdc_file *f,
                                    enum sdc_side side, struct sdc_error *err) {
+    unsigned char bytes[8] = {0};
+    if (p->now == sdc__patch_value(p, side))
+        return SDC_OK;
+    store(p, sdc__patch_value(p, side), bytes);
+    return sdc__file_write(f, p->offset, bytes, p->size, err);
+}
+
+enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
+                                   enum sdc_side side, bool known, struct sdc_error *err) {
     unsigned char *block = sdc__alloc(BLOCK, 1);
     if (!block)
         return SDC_NOMEM(err, "writing the sites");
     enum sdc_status st = SDC_OK;
     for (size_t i = 0, next; st == SDC_OK && i < n; i = next) {
         uint64_t end;
+        next = i + 1;
+        if (known && stands_alone(p, n, i)) {
+            st = write_alone(&p[i], f, side, err);
+            continue;
+        }
         next = group(p, n, i, &end);
         st = sdc__file_read(f, p[i].offset, block, (size_t)(end - p[i].offset), err);
         if (st == SDC_OK)

@@ -52,9 +52,11 @@ enum sdc_status sdc__patches_read(struct sdc_patch *p, size_t n, const struct sd
 enum sdc_side { SDC_SIDE_OLD, SDC_SIDE_NEW };
 uint64_t sdc__patch_value(const struct sdc_patch *p, enum sdc_side side);
 /* Gives every patch the value of this side; only bytes that then differ, and what lies between near
- * ones, unchanged, are written. */
+ * ones, unchanged, are written. known: `now` is what the file holds, which saves reading what has
+ * no neighbours. */
 enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
-                                   enum sdc_side side, struct sdc_error *err) SDC_MUST_CHECK;
+                                   enum sdc_side side, bool known,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
 /* After reading: SDC_IO naming the first patch whose value is not that of this side. */
 enum sdc_status sdc__patches_check(const struct sdc_patch *p, size_t n, const struct sdc_file *f,
                                    enum sdc_side side, struct sdc_error *err) SDC_MUST_CHECK;

@@ -179,7 +179,7 @@ static enum sdc_status restore_file(struct undo *u, size_t i, struct sdc_error *
         needed = needed || p[k].now != p[k].old_raw;
     if (!needed)
         return SDC_OK;
-    SDC_TRY(sdc__patches_write(p, n, f, SDC_SIDE_OLD, err));
+    SDC_TRY(sdc__patches_write(p, n, f, SDC_SIDE_OLD, true, err));
     if (u->sync)
         SDC_TRY(sdc__file_sync(f, err));
     SDC_TRY(sdc__patches_read(p, n, f, err));

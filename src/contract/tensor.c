@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "base/str.h"
+#include "num/shortest.h"
 #include "contract/names.h"
 
 static const char *const part_names[] = {
@@ -64,19 +65,26 @@ enum sdc_status sdc_tensor_flat_index(const struct sdc_tensor_desc *t, const uin
 
 void sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t elem, char *text,
                            size_t size) {
+    char number[20];
     size_t used = 0;
     uint64_t stride = t->n_elems;
+    if (size == 0)
+        return;
     for (unsigned d = 0; d < t->rank; d++) {
         stride = t->shape[d] ? stride / t->shape[d] : 0;
-        unsigned long long i = stride ? elem / stride : 0;
+        const uint64_t i = stride ? elem / stride : 0;
         if (stride)
-            elem %= stride;
-        int len = snprintf(text + used, size - used, "%c%llu", d ? ',' : '[', i);
-        if (len < 0 || (size_t)len >= size - used)
-            return;
-        used += (size_t)len;
+            elem -= i * stride;
+        const size_t len = sdc__u64_text(i, number);
+        if (len + 1 >= size - used)
+            break;
+        text[used++] = d ? ',' : '[';
+        memcpy(text + used, number, len);
+        used += len;
     }
-    snprintf(text + used, size - used, "%s", t->rank ? "]" : "[]");
+    for (const char *end = t->rank ? "]" : "[]"; *end && used + 1 < size; end++)
+        text[used++] = *end;
+    text[used] = '\0';
 }
 
 /* ---- digest ---- */
