@@ -76,9 +76,13 @@ static enum sdc_status open(struct sdc_verifying *v, struct sdc_error *err) {
     v->compared = sdc__calloc(v->out->n_tensors, sizeof *v->compared);
     if (!v->out->format || !v->decoded || !v->compared)
         return SDC_NOMEM(err, v->path);
-    for (size_t i = 0; i < sdc_ckpt_notes(v->ckpt); i++)
+    static const char *const kinds[] = {
+        [SDC_NOTE_INFO] = "", [SDC_NOTE_WARNING] = "warning: ", [SDC_NOTE_SECURITY] = "security: "};
+    for (size_t i = 0; i < sdc_ckpt_notes(v->ckpt); i++) {
+        struct sdc_ckpt_note note = sdc_ckpt_note(v->ckpt, i);
         SDC_TRY(
-            sdc__verify_find(v, SDC_FINDING_NOTE, NULL, err, "%s", sdc_ckpt_note(v->ckpt, i).text));
+            sdc__verify_find(v, SDC_FINDING_NOTE, NULL, err, "%s%s", kinds[note.kind], note.text));
+    }
     return SDC_OK;
 }
 

@@ -238,10 +238,15 @@ static enum sdc_status compare_tensors(struct comparing *c, struct sdc_error *er
         if (low == c->seal->n_tensors || strcmp(c->seal->tensors[low].name, name) != 0)
             SDC_TRY(differs(c, name, err, "the tensor was not sealed"));
     }
+    bool all = true;
+    for (size_t i = 0; i < c->seal->n_tensors; i++)
+        all = all && c->seal->tensors[i].has_digest;
     if (c->tensors_same)
         return sdc__verify_find(c->v, SDC_FINDING_NOTE, NULL, err,
-                                "seal: every tensor is as sealed; headers, padding or layout "
-                                "are not");
+                                all ? "seal: every tensor is as sealed; headers, padding or layout "
+                                      "are not"
+                                    : "seal: every tensor that can be read is as sealed; what "
+                                      "cannot be read, headers, padding or layout are not");
     return SDC_OK;
 }
 

@@ -7,6 +7,8 @@ import shutil
 import h5py
 import numpy as np
 
+import tensorbundle as tb
+
 from audit_kit import TYPES, VALUES, as_json, bits, doubles, main, peak_kib, run, save, sparse
 
 rng = np.random.default_rng(8)
@@ -169,6 +171,42 @@ def test_a_map_of_names_and_axes():
     assert t["name_b"] == "c/kernel" and t["differing"] == 1
     assert t["first_elem"] == np.ravel_multi_index((4, 3, 1, 2), w.shape) and t["sites"][0]["b"]["value"] == "9"
     run("diff", "torch.safetensors", "keras.safetensors", "--map", "no.map", code=4, err="no.map")
+
+
+def test_sets_are_compared_by_name_and_not_by_file():
+    """A checkpoint of TensorFlow's in two shards and slices, another one cut otherwise, a single file."""
+    values = {"dense/kernel": rng.normal(size=(6, 10)).astype(np.float32), "dense/bias": rng.normal(size=10).astype(np.float32),
+              "step": np.array(7, np.int64)}
+
+    def bundle(folder, values, shards, sliced):
+        shutil.rmtree(folder, ignore_errors=True)
+        os.makedirs(folder)
+        b = tb.Bundle(shards=shards)
+        for k, (name, x) in enumerate(values.items()):
+            if sliced and name == "dense/kernel":
+                b.add_sliced(name, bits(x)[0], x.shape,
+                             [([(0, 2), None], x[:2].tobytes(), 0), ([(2, 4), None], x[2:].tobytes(), 1)])
+            else:
+                b.add(name, bits(x)[0], x.shape, x.tobytes(), shard=k % shards)
+        b.save(os.path.join(folder, "ckpt"))
+
+    bundle("two", values, 2, True)
+    bundle("one", values, 1, False)
+    found = diff("two", "one", code=0)
+    assert found["same_bits"] and not found["same_container"] and found["tensors_a"] == 3
+    save("single.safetensors", {n: bits(x) for n, x in values.items()})
+    diff("two", "single.safetensors", code=0)
+    diff("single.safetensors", "one/ckpt", code=0)
+    shutil.rmtree("again", ignore_errors=True)
+    shutil.copytree("two", "again")
+    found = diff("two", "again", code=0)
+    assert found["same_container"]
+    changed = dict(values)
+    changed["dense/bias"] = values["dense/bias"].copy()
+    changed["dense/bias"][3] += 1
+    bundle("changed", changed, 2, False)
+    found = diff("single.safetensors", "changed")
+    assert [(t["name"], t["first_elem"]) for t in found["tensors"]] == [("dense/bias", 3)]
 
 
 def test_any_number_of_threads_and_many_chunks():

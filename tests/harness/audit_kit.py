@@ -49,7 +49,7 @@ def save(path, tensors):
     """A safetensors file of {name: (type, raw bits as unsigned integers of any shape)}."""
     header, data, at = {}, [], 0
     for name, (dtype, raw) in tensors.items():
-        raw = np.ascontiguousarray(np.asarray(raw, TYPES[dtype][0]))
+        raw = np.asarray(raw, TYPES[dtype][0], order="C")  # ascontiguousarray makes scalars vectors
         header[name] = {"dtype": dtype, "shape": list(np.asarray(raw).shape), "data_offsets": [at, at + raw.nbytes]}
         data.append(raw.tobytes())
         at += raw.nbytes
@@ -61,7 +61,7 @@ def save(path, tensors):
 
 def bits(array):
     """The raw bits of an array, and its type's name."""
-    array = np.ascontiguousarray(array)
+    array = np.asarray(array, order="C")
     for name, dtype in VALUES.items():
         if array.dtype == np.bool_ and name == "BOOL" or array.dtype == dtype and name != "BOOL":
             return name, array.view(TYPES[name][0])
