@@ -351,7 +351,7 @@ static void code_i64(struct sdc_buf *out, int64_t v) {
     unsigned len = bits / 7 + 1; /* a head of len ones, then a bit of sign, then the value */
     unsigned char raw[10];
     for (unsigned i = 0; i < 10; i++)
-        raw[9 - i] = i < 8 ? (unsigned char)((uint64_t)v >> 8 * i) : v < 0 ? 0xff : 0;
+        raw[9 - i] = (unsigned char)(i < 8 ? (uint64_t)v >> 8 * i : v < 0 ? 0xffu : 0u);
     unsigned head = 0xffff0000u >> len & 0xffff;
     raw[10 - len] ^= (unsigned char)(head >> 8);
     if (len > 1)

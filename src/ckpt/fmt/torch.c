@@ -402,7 +402,7 @@ static enum sdc_status torch_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_e
         if (!sdc__range_inside(bit / 8, size, s->whole_size))
             return SDC_ERR(err, SDC_INTERNAL, "%s: tensor %s: out of bounds", ckpt->path, e->name);
         if (bits < 8)
-            *to = (unsigned char)(s->whole[bit / 8] >> bit % 8 & ((1u << bits) - 1));
+            *to = (unsigned char)((unsigned)s->whole[bit / 8] >> bit % 8 & ((1u << bits) - 1));
         else
             memcpy(to, s->whole + bit / 8, size);
     }
