@@ -164,7 +164,7 @@ void sdc__hist_bytes(const void *elements, size_t n, uint64_t *bins) {
             type v;                                                                                \
             memcpy(&v, p + sizeof v * i, sizeof v);                                                \
             uint64_t wide = (uint64_t)v, key = wide ^ (turn);                                      \
-            uint64_t size = (turn) && (wide >> 63) ? 0 - wide : wide;                              \
+            uint64_t size = (turn) != 0 && wide >> 63 ? 0 - wide : wide;                           \
             bins[size ? 64 - __builtin_clzll(size) : 0]++;                                         \
             x[i] = (double)v;                                                                      \
             ends->min = key < ends->min ? key : ends->min;                                         \
