@@ -326,11 +326,12 @@ struct sdc_verify_options {
     const struct sdc_ckpt_options *open; /* may be NULL */
 };
 
-/* Opens the checkpoint, recomputes all stored checksums, decodes what is stored compressed, and
- * compares it with the seal: file by file, and where those differ tensor by tensor. Damage is a
- * result: SDC_OK with findings, also where the file is truncated or makes no sense. Errors are what
- * prevents looking: SDC_NOT_FOUND (a given seal too), SDC_IO, SDC_UNSUPPORTED, SDC_LIMIT,
- * SDC_NO_MEMORY. Nothing is ever changed. verify is to be released after success only. */
+/* Opens the checkpoint, recomputes all stored checksums, reads what is stored behind filters
+ * and indices, and compares it with the seal: file by file, and where those differ tensor by
+ * tensor. Damage is a result: SDC_OK with findings, also where the file is truncated or makes no
+ * sense. Errors are what prevents looking: SDC_NOT_FOUND (a given seal too), SDC_IO,
+ * SDC_UNSUPPORTED, SDC_LIMIT, SDC_NO_MEMORY. Nothing is ever changed. verify is to be released
+ * after success only. */
 SDC_API enum sdc_status sdc_verify(const char *path, const struct sdc_verify_options *options,
                                    struct sdc_verify *verify, struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API void sdc_verify_release(struct sdc_verify *verify);

@@ -8,6 +8,7 @@
 #include "audit/seal.h"
 #include "audit/walk.h"
 #include "base/alloc.h"
+#include "ckpt/fmt.h"
 
 static uint64_t *counter(struct sdc_verify *out, enum sdc_finding_kind kind) {
     switch (kind) {
@@ -86,7 +87,14 @@ static enum sdc_status open(struct sdc_verifying *v, struct sdc_error *err) {
     return SDC_OK;
 }
 
-/* ---- compressed tensors: does their stored form decode ---- */
+/* ---- tensors behind filters and indices: can they be read ---- */
+
+/* What lies at a place that was checked when opening has no form that could be damaged. A shape
+ * without storage may be of any size. */
+static bool has_form(const struct sdc_ckpt *ckpt, size_t i) {
+    return sdc_ckpt_tensor(ckpt, i)->dtype_known && sdc_ckpt_stored_size(ckpt, i) > 0 &&
+           (sdc_ckpt_recoded(ckpt, i) || ckpt->entries[i].n_pieces == 0);
+}
 
 struct decoding {
     struct sdc_verifying *v;
@@ -145,7 +153,7 @@ static enum sdc_status decode(struct sdc_verifying *v, struct sdc_error *err) {
     if (!tensors)
         return SDC_NOMEM(err, v->path);
     for (size_t i = 0; i < n; i++)
-        if (sdc_ckpt_recoded(v->ckpt, i) && sdc_ckpt_tensor(v->ckpt, i)->dtype_known)
+        if (has_form(v->ckpt, i))
             tensors[n_recoded++] = i;
     struct decoding d = {.v = v, .tensors = tensors};
     const struct sdc_walk walk = {.ckpt = v->ckpt,

@@ -312,6 +312,14 @@ def test_hdf5_sums_and_filters():
     assert found["verdict"] == "damaged"
     flip("f.h5", header + 20)
     assert verify("f.h5")["checksums"]["wrong"] == 0
+    # an index of chunks under no checksum: damaged where the chunks are read
+    with h5py.File("old.h5", "w", libver="earliest") as f:
+        f.create_dataset("w", data=data["fl"], chunks=(50, 60))
+    verify("old.h5")
+    at = open("old.h5", "rb").read().index(b"TREE\x01")
+    flip("old.h5", at)
+    found = verify("old.h5", code=1)
+    assert any("w" == d["object"] or "chunks" in d["text"] for d in damages(found)), found
 
 
 def test_zip_members():

@@ -187,6 +187,43 @@ static void histograms_count_each_element_once(void **state) {
         }
 }
 
+/* The order in which the kernels add, in plain C: what they give must not depend on the width of
+ * the processor's vectors. */
+static double in_lanes(const float *x, size_t n, double mean, int power) {
+    double s[16] = {0}, f[8];
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16)
+        for (size_t k = 0; k < 16; k++) {
+            double d = (double)x[i + k] - mean;
+            s[k] += power == 2 ? d * d : d;
+        }
+    for (size_t k = 0; k < 8; k++)
+        f[k] = s[k] + s[k + 8];
+    double sum = ((f[0] + f[1]) + (f[2] + f[3])) + ((f[4] + f[5]) + (f[6] + f[7]));
+    for (; i < n; i++) {
+        double d = (double)x[i] - mean;
+        sum += power == 2 ? d * d : d;
+    }
+    return sum;
+}
+
+static void sums_have_the_same_bits_for_every_width(void **state) {
+    (void)state;
+    static float x[SDC_KERNEL_MAX];
+    uint64_t seed = 1234567, nonfinite = 0;
+    for (size_t i = 0; i < SDC_KERNEL_MAX; i++)
+        x[i] = (float)ldexp((double)(next(&seed) >> 40), (int)(next(&seed) % 60) - 40) - 3.0f;
+    for (size_t n = 1; n <= SDC_KERNEL_MAX; n += n < 50 ? 1 : 577) {
+        struct sdc_moments m;
+        sdc__moments_f32(x, n, &m);
+        double mean = in_lanes(x, n, 0, 1) / (double)n, sq = in_lanes(x, n, 0, 2);
+        double m2 = in_lanes(x, n, mean, 2);
+        assert_true(m.mean == mean && m.sq == (long double)sq && m.m2 == (long double)m2);
+        assert_true(sdc__squares_f32(x, n, &nonfinite) == sq);
+    }
+    assert_int_equal(nonfinite, 0);
+}
+
 static void widening_keeps_every_half(void **state) {
     (void)state;
     static uint16_t all[65536];
@@ -243,6 +280,7 @@ int main(void) {
         cmocka_unit_test_setup(no_memory_is_reported, fresh),
         cmocka_unit_test_setup(a_full_disk_leaves_the_old_seal, fresh),
         cmocka_unit_test(histograms_count_each_element_once),
+        cmocka_unit_test(sums_have_the_same_bits_for_every_width),
         cmocka_unit_test(widening_keeps_every_half),
         cmocka_unit_test(differences_are_found_wherever_they_are),
         cmocka_unit_test(sums_of_squares_leave_out_what_is_not_finite),
