@@ -117,7 +117,8 @@ enum sdc_status sdc__inflate_read(struct sdc_inflate *in, void *data, uint64_t n
                          "expected",
                          in->file->path, (unsigned long long)in->done,
                          (unsigned long long)(n - got));
-        to += scratch ? 0 : got;
+        if (!scratch)
+            to += got;
         n -= got;
     }
     sdc__free(scratch);

@@ -141,7 +141,7 @@ static enum sdc_status add_box(struct sdc_ckpt *ckpt, struct sdc_ckpt_entry *e,
                                unsigned rank, uint64_t *begin, uint64_t *size,
                                struct sdc_error *err) {
     uint64_t dims[SDC_MAX_RANK + 1], strides[SDC_MAX_RANK + 1], n = 1;
-    const struct sdc_torch_tensor *x = &t->tensors[0];
+    const struct sdc_torch_tensor *x = t->tensors;
     if (t->n != 1 || x->rank != rank || (rank && memcmp(x->shape, size, rank * sizeof *size) != 0))
         return wrong_chunk(ckpt, e->name, info, "holds no tensor of its sizes", err);
     for (unsigned i = 0; i < rank; i++)
