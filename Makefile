@@ -25,9 +25,9 @@ check-slow: deps build ## the tests that need long
 # quiet unless it fails
 configure = @log=$$(cmake --preset $(1) 2>&1) || { echo "$$log"; exit 1; }
 
-programs: ## build sdclab and sdclab-train into build/release
+programs: ## build the programs into build/release
 	$(call configure,release)
-	@cmake --build --preset release --target sdclab sdclab-train
+	@cmake --build --preset release --target sdclab sdclab-hdf5 sdclab-train
 
 build: ## build everything, tests too, into build/release
 	$(call configure,release)

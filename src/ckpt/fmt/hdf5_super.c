@@ -8,7 +8,7 @@
 #include "ckpt/fmt/hdf5.h"
 #include "io/crc.h"
 
-#define WINDOW     ((size_t)64 * 1024)
+#define WINDOW     ((size_t)8 * 1024)
 #define OPEN_FLAGS 5u /* opened for writing, SWMR writer */
 
 static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
