@@ -243,15 +243,27 @@ enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive, struct sdc_er
     return SDC_ERR_SYS(err, SDC_IO, code, "%s: lock", f->path);
 }
 
+/* The next bytes that are stored from `at` on, before `size`; holes read as zeros anyway. */
+static void next_data(int fd, uint64_t at, uint64_t size, uint64_t *from, uint64_t *end) {
+    *from = at;
+    *end = size;
+    off_t data = lseek(fd, (off_t)at, SEEK_DATA);
+    if (data < 0 && errno == ENXIO)
+        *from = size;
+    if (data < 0 || (uint64_t)data >= size)
+        return;
+    *from = (uint64_t)data;
+    off_t hole = lseek(fd, data, SEEK_HOLE);
+    if (hole > data && (uint64_t)hole < size)
+        *end = (uint64_t)hole;
+}
+
 /* 1: done, 0: this way does not work here, -1: failed with errno. *done counts bytes. */
-static int copy_in_kernel(const struct sdc_file *from, const struct sdc_file *to, uint64_t *done) {
-    if (ioctl(to->fd, FICLONE, from->fd) == 0) {
-        *done = from->size;
-        return 1;
-    }
-    while (*done < from->size) {
+static int copy_range(const struct sdc_file *from, const struct sdc_file *to, uint64_t *done,
+                      uint64_t end) {
+    while (*done < end) {
         off_t in = (off_t)*done, out = (off_t)*done;
-        ssize_t n = copy_file_range(from->fd, &in, to->fd, &out, portion(from->size - *done), 0);
+        ssize_t n = copy_file_range(from->fd, &in, to->fd, &out, portion(end - *done), 0);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
@@ -261,6 +273,23 @@ static int copy_in_kernel(const struct sdc_file *from, const struct sdc_file *to
         *done += (uint64_t)n;
     }
     return 1;
+}
+
+/* The same for all of the file; holes stay holes in a `to` that is empty. */
+static int copy_in_kernel(const struct sdc_file *from, const struct sdc_file *to, uint64_t *done) {
+    if (ioctl(to->fd, FICLONE, from->fd) == 0) {
+        *done = from->size;
+        return 1;
+    }
+    int rc = 1;
+    while (rc > 0 && *done < from->size) {
+        uint64_t first = *done, end = from->size;
+        if (to->size == 0)
+            next_data(from->fd, *done, from->size, &first, &end);
+        *done = first;
+        rc = copy_range(from, to, done, end);
+    }
+    return rc;
 }
 
 enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
@@ -275,6 +304,11 @@ enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
     int rc = copy_in_kernel(from, to, &done);
     if (rc < 0)
         return SDC_ERR_SYS(err, SDC_IO, errno, "%s: copy from %s", to->path, from->path);
+    struct stat s;
+    if (fstat(to->fd, &s) != 0)
+        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: stat", to->path);
+    if ((uint64_t)s.st_size < done) /* ends with a hole */
+        SDC_TRY(sdc__file_truncate(to, done, err));
     if (to->size < done)
         to->size = done;
     if (rc > 0)

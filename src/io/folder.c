@@ -33,7 +33,11 @@ enum sdc_status sdc__new_folder_begin(const char *target, bool sync, struct sdc_
         (void)sdc__temp_sweep(dir);
     for (int i = 0; st == SDC_OK && !f->path; i++) {
         char *path = sdc__temp_name(dir);
-        int code = path ? sdc__io_before(SDC_IO_OP_MKDIR, path) : ENOMEM;
+        if (!path) {
+            st = SDC_NOMEM(err, target);
+            break;
+        }
+        int code = sdc__io_before(SDC_IO_OP_MKDIR, path);
         if (!code && mkdir(path, 0777) != 0)
             code = errno;
         if (!code)

@@ -74,7 +74,8 @@ enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive,
                                struct sdc_error *err) SDC_MUST_CHECK;
 
 /* All of `from` into `to` at offset 0: a reflink or copy_file_range where the file system can, else
- * by reading and writing. Nothing is synced. */
+ * by reading and writing. Holes of a sparse file stay holes in a `to` that is empty. Nothing is
+ * synced. */
 enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
                                struct sdc_error *err) SDC_MUST_CHECK;
 

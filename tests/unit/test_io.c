@@ -154,6 +154,47 @@ static void copies_a_file_whole(void **state) {
     free(back);
 }
 
+/* 5 GiB of which three places are stored: at the start, beyond 4 GiB, and a hole at the end. */
+static void copies_keep_holes_and_places_beyond_4_gib(void **state) {
+    (void)state;
+    const uint64_t size = (uint64_t)5 << 30, far = ((uint64_t)4 << 30) + 12345;
+    struct sdc_file from, to;
+    char is[5];
+    struct stat s;
+    assert_ok(sdc__file_open("io/sparse", SDC_FILE_NEW, &from, &err));
+    assert_ok(sdc__file_write(&from, 0, "first", 5, &err));
+    assert_ok(sdc__file_write(&from, far, "other", 5, &err));
+    assert_ok(sdc__file_truncate(&from, size, &err));
+    assert_ok(sdc__file_open("io/copy", SDC_FILE_NEW, &to, &err));
+    assert_ok(sdc__file_copy(&from, &to, &err));
+    assert_true(to.size == size);
+    assert_int_equal(fstat(to.fd, &s), 0);
+    assert_true((uint64_t)s.st_size == size);
+    assert_true(s.st_blocks * 512 < 1 << 24);
+    assert_ok(sdc__file_read(&to, 0, is, 5, &err));
+    assert_memory_equal(is, "first", 5);
+    assert_ok(sdc__file_read(&to, far, is, 5, &err));
+    assert_memory_equal(is, "other", 5);
+    assert_ok(sdc__file_read(&to, far + 5, is, 5, &err));
+    assert_memory_equal(is, "\0\0\0\0\0", 5);
+    assert_ok(sdc__file_read(&to, size - 5, is, 5, &err));
+    assert_memory_equal(is, "\0\0\0\0\0", 5);
+    sdc__file_close(&from);
+    sdc__file_close(&to);
+
+    /* what is there already does not show through the holes */
+    put_text("io/old", "AAAAAAAAAA");
+    put_text("io/holes", "");
+    assert_ok(sdc__file_open("io/holes", SDC_FILE_UPDATE, &from, &err));
+    assert_ok(sdc__file_truncate(&from, 10, &err));
+    assert_ok(sdc__file_open("io/old", SDC_FILE_UPDATE, &to, &err));
+    assert_ok(sdc__file_copy(&from, &to, &err));
+    assert_ok(sdc__file_read(&to, 3, is, 5, &err));
+    assert_memory_equal(is, "\0\0\0\0\0", 5);
+    sdc__file_close(&from);
+    sdc__file_close(&to);
+}
+
 static void whole_files_have_a_limit(void **state) {
     (void)state;
     struct sdc_buf b = SDC_BUF_INIT;
@@ -502,6 +543,7 @@ int main(void) {
         cmocka_unit_test_setup(opening_names_what_is_wrong, fresh),
         cmocka_unit_test_setup(locks_exclude_each_other, fresh),
         cmocka_unit_test_setup(copies_a_file_whole, fresh),
+        cmocka_unit_test_setup(copies_keep_holes_and_places_beyond_4_gib, fresh),
         cmocka_unit_test_setup(whole_files_have_a_limit, fresh),
         cmocka_unit_test_setup(gzip_is_inflated_and_checked, fresh),
         cmocka_unit_test_setup(replacing_is_atomic, fresh),
