@@ -68,8 +68,7 @@ struct sdc_record_header {
     bool has_after; /* storage was written anew: the file is another since */
     struct sdc_file_identity after;
     bool synced;  /* false: --no-sync */
-    char *origin; /* path as given of the record whose faults these are; NULL: drawn for this file
-                   */
+    char *origin; /* path as given of the record or sequence whose faults these are; NULL: drawn */
 };
 
 struct sdc_record_change {
