@@ -322,6 +322,19 @@ def test_hdf5_sums_and_filters():
     assert any("w" == d["object"] or "chunks" in d["text"] for d in damages(found)), found
 
 
+def test_a_file_on_which_libhdf5_dies_is_damaged():
+    with open("die.sh", "w") as f:
+        f.write("#!/bin/sh\nkill -SEGV $$\n")
+    os.chmod("die.sh", 0o755)
+    with h5py.File("fine.h5", "w") as f:
+        f["w"] = np.arange(10, dtype=np.float32)
+    dying = {**os.environ, "SDCLAB_HDF5_HELPER": os.path.abspath("die.sh")}
+    found = as_json("verify", "fine.h5", code=1, schema="verify-1.json", env=dying)
+    assert found["verdict"] == "damaged" and "died" in damages(found)[0]["text"], found
+    run("scan", "fine.h5", code=3, err="died", env=dying)
+    verify("fine.h5")
+
+
 def test_zip_members():
     try:
         import torch
