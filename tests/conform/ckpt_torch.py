@@ -106,10 +106,11 @@ def check_sums(path, out):
     return n
 
 
-def compare(path, obj, sums=True):
+def compare(path, obj, sums=True, more=()):
+    """more: further names of tensors."""
     out = values(path)
     names, want = by_name(out), dict(walk(obj))
-    assert set(names) == set(want), (set(names) ^ set(want))
+    assert set(names) == set(want) | set(more), (set(names) ^ set(want) ^ set(more))
     for name, x in want.items():
         t = names[name]
         assert t["shape"] == shape_of(x), (name, t["shape"])
@@ -216,13 +217,32 @@ def test_roles():
         o.step()
         state = {"model": {f"module.{k}": v for k, v in net.state_dict().items()}, "optimizer": o.state_dict(), "epoch": 3}
         torch.save(state, "o.pt")
-        t = compare("o.pt", state)["tensors"]
+        # one group of parameters, in the model's order: states are known by their parameter, too
+        parameters = ["fc.weight", "fc.bias", "bn.weight", "bn.bias"]
+        slots = {f"optimizer/state/{i}/{k}": f"optimizer/module.{parameters[i]}/{k}"
+                 for i, s in state["optimizer"]["state"].items() for k, v in s.items() if isinstance(v, torch.Tensor)}
+        t = compare("o.pt", state, more=slots.values())["tensors"]
+        assert all(t[n]["aliases"] == [alias] for n, alias in slots.items()) and len(slots) >= 4
         roles = {n: (x["part"], x["role"]) for n, x in t.items()}
         assert roles["model/module.fc.weight"] == ("model", "weight")
         assert roles["model/module.bn.weight"] == ("model", "norm-scale")
         assert roles["model/module.bn.running_var"] == ("model", "running-var")
         for word, role in words.items():
             assert roles[f"optimizer/state/0/{word}"] == ("optimizer", role), (word, roles)
+
+
+def test_states_without_names():
+    """Where the order of parameters is not the model's, or not known, states keep their numbers alone."""
+    net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))
+    weights, biases = [net[0].weight, net[1].weight], [net[0].bias, net[1].bias]
+    for groups, model in [([{"params": weights}, {"params": biases}], net.state_dict()),
+                          ([{"params": biases + weights}], net.state_dict()), ([{"params": weights}], net.state_dict()),
+                          ([{"params": list(net.parameters())}], {"x": torch.ones(3)})]:
+        o = torch.optim.Adam(groups)
+        net(torch.randn(4, 3)).sum().backward()
+        o.step()
+        torch.save({"model": model, "optimizer": o.state_dict()}, "o.pt")
+        assert not any(x["aliases"] for x in values("o.pt")["tensors"].values())
 
 
 def test_modules():

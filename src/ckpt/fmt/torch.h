@@ -70,6 +70,8 @@ struct sdc_torch {
     size_t n_slots;
     struct sdc_torch_tensor *tensors;
     size_t n, cap;
+    char *optimizer; /* where the state of an optimizer with one group of parameters is; or NULL */
+    uint64_t n_params; /* of that group */
 };
 
 /* A tensor whose elements are in a deflated member: entry.layout. Bits in the storage. */
@@ -121,6 +123,12 @@ enum sdc_status sdc__torch_check(const struct sdc_torch *t, const struct sdc_tor
 /* Makes entries of all tensors once storages are placed. */
 enum sdc_status sdc__torch_finish(struct sdc_torch *t, struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__torch_release(struct sdc_torch *t);
+
+/* ---- torch_names.c ---- */
+/* Names of an optimizer's state by parameter, "optimizer/fc.weight/exp_avg" of
+ * "optimizer/state/0/exp_avg", as aliases of its entries, where the file tells which parameter has
+ * which number: one group, and as many parameters of a model of the same shapes in order. */
+enum sdc_status sdc__torch_name_states(struct sdc_torch *t, struct sdc_error *err) SDC_MUST_CHECK;
 
 /* ---- torch_share.c ---- */
 /* Sets alias_of and shared of tensors that have bytes in common, and notes storages of which bytes

@@ -294,7 +294,7 @@ enum sdc_status sdc__torch_finish(struct sdc_torch *t, struct sdc_error *err) {
         if (t->tensors[i].alias_of != i)
             SDC_TRY(sdc__entry_alias(&t->ckpt->entries[t->tensors[t->tensors[i].alias_of].entry],
                                      t->tensors[i].name, err));
-    return SDC_OK;
+    return sdc__torch_name_states(t, err);
 }
 
 void sdc__torch_release(struct sdc_torch *t) {
@@ -305,6 +305,7 @@ void sdc__torch_release(struct sdc_torch *t) {
         sdc__free(t->tensors[i].shape);
         sdc__free(t->tensors[i].shared);
     }
+    sdc__free(t->optimizer);
     sdc__free(t->storages);
     sdc__free(t->slots);
     sdc__free(t->tensors);

@@ -548,6 +548,24 @@ static enum sdc_status bare_storage(struct walk *w, uint32_t id, struct sdc_erro
     return sdc__torch_check(w->t, x, err);
 }
 
+/* The state dict of an optimizer with one group of parameters: their numbers are their order in the
+ * model. Remembers the first. */
+static enum sdc_status note_optimizer(struct walk *w, uint32_t id, struct sdc_error *err) {
+    uint32_t state, groups, group, params, item;
+    uint64_t number, want = 0;
+    if (w->t->optimizer || !sdc__pk_get(w->pk, id, "param_groups", &groups) ||
+        !sdc__pk_get(w->pk, id, "state", &state) || sdc__pk_count(w->pk, groups) != 1 ||
+        !sdc__pk_at(w->pk, groups, 0, &group) || !sdc__pk_get(w->pk, group, "params", &params))
+        return SDC_OK;
+    struct sdc_pk_iter it = sdc__pk_items(w->pk, params);
+    while (!it.pairs && sdc__pk_next(&it, &item))
+        if (!sdc__pk_size(w->pk, item, &number) || number != want++)
+            return SDC_OK;
+    w->t->optimizer = sdc__strdup(w->path.len ? w->path.data : "");
+    w->t->n_params = want;
+    return w->t->optimizer ? SDC_OK : SDC_NOMEM(err, w->t->ckpt->path);
+}
+
 static enum sdc_status visit_any(struct walk *w, uint32_t id, char sep, struct sdc_error *err) {
     uint32_t args;
     bool done = false;
@@ -560,6 +578,9 @@ static enum sdc_status visit_any(struct walk *w, uint32_t id, char sep, struct s
         return done ? SDC_OK : object(w, id, sep, err);
     case SDC_PK_PERSID:
         return bare_storage(w, id, err);
+    case SDC_PK_DICT:
+        SDC_TRY(note_optimizer(w, id, err));
+        return items(w, id, sep, err);
     default:
         return items(w, id, sep, err);
     }
