@@ -3,6 +3,7 @@
  * Elements that are in chunks, in several files, or nowhere: mapping and reading.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -171,19 +172,23 @@ static enum sdc_status add_sum(struct sdc_ckpt *ckpt, const struct sdc_h5_kept *
     return SDC_OK;
 }
 
+static int by_number(const void *a, const void *b) {
+    const uint64_t *x = a, *y = b;
+    return (*x > *y) - (*x < *y);
+}
+
 static enum sdc_status find_header_sums(struct sdc_ckpt *ckpt, struct sdc_error *err) {
     struct sdc_h5_state *s = ckpt->priv;
     struct sdc_h5_header h = {0};
     enum sdc_status st = SDC_OK;
-    const size_t known = s->n_summed;
     char what[96];
+    if (s->n_summed > 1)
+        qsort(s->summed, s->n_summed, sizeof *s->summed, by_number);
     for (size_t i = 0; st == SDC_OK && i < s->n_sets && s->f.version >= 1; i++) {
         st = sdc__h5_header_read(&s->f, s->sets[i], &h, err);
         for (size_t b = 0; st == SDC_OK && h.version == 2 && b < h.n_blocks; b++) {
-            bool there = false;
-            for (size_t k = 0; k < known && !there; k++)
-                there = s->summed[k] == h.blocks[b].addr;
-            if (there)
+            if (s->n_summed > 0 &&
+                bsearch(&h.blocks[b].addr, s->summed, s->n_summed, sizeof *s->summed, by_number))
                 continue;
             (void)snprintf(what, sizeof what, "object header at address %llu",
                            (unsigned long long)h.blocks[b].addr);

@@ -355,9 +355,10 @@ static enum sdc_status await(struct sdc_h5_proc *p, short events, struct sdc_err
         struct pollfd f = {.fd = p->fd, .events = events};
         if (now >= p->deadline) {
             (void)reap(p, true);
-            (void)SDC_ERR(&p->over, SDC_INVALID,
-                          "%s: libhdf5 gave no answer on this file in %llu s", p->path,
-                          (unsigned long long)(p->wall_ns / NS));
+            (void)SDC_ERR(&p->over, p->greeted ? SDC_INVALID : SDC_TIMEOUT,
+                          p->greeted ? "%s: libhdf5 gave no answer on this file in %llu s"
+                                     : "%s: the helper program for HDF5 did not start in %llu s",
+                          p->path, (unsigned long long)(p->wall_ns / NS));
             return is_over(p, err);
         }
         const uint64_t ms = (p->deadline - now) / 1000000 + 1;
