@@ -20,6 +20,12 @@ static const char *const paths[] = {
     "tests/data/tensorbundle/saved_model",
     "tests/fuzz/seeds/gguf/plain",
     "tests/fuzz/seeds/gguf/quants",
+    "tests/fuzz/seeds/torch/zip",
+    "tests/fuzz/seeds/torch/kinds",
+    "tests/fuzz/seeds/torch/deflated",
+    "tests/fuzz/seeds/torch/legacy",
+    "tests/data/dcp/rows",
+    "tests/data/dcp/single",
 };
 
 static enum sdc_status read_all(struct sdc_ckpt *c) {

@@ -379,17 +379,17 @@ static enum sdc_status add_paths(struct sdc_dcp *d, struct sdc_error *err) {
 static enum sdc_status open_folder(struct sdc_dcp *d, const struct sdc_ckpt_source *source,
                                    struct sdc_error *err) {
     d->folder = source->is_folder ? sdc__strdup(source->path) : sdc__path_dir(source->path);
-    if (!d->folder)
-        return SDC_NOMEM(err, source->path);
-    if (!beside(d->folder, metadata))
-        return SDC_ERR(err, SDC_INVALID, "%s: incomplete set: .metadata is missing%s", d->folder,
-                       beside(d->folder, ".metadata.tmp")
-                           ? ", there is .metadata.tmp: an unfinished save"
-                           : "");
-    char *path = sdc__path_join(d->folder, metadata);
+    char *path = d->folder ? sdc__path_join(d->folder, metadata) : NULL;
+    enum sdc_status st = SDC_OK;
     if (!path)
-        return SDC_NOMEM(err, d->folder);
-    enum sdc_status st = sdc__ckpt_add_member(d->ckpt, metadata, path, NULL, err);
+        return SDC_NOMEM(err, source->path);
+    if (!sdc__path_exists(path))
+        st = SDC_ERR(err, SDC_INVALID, "%s: incomplete set: .metadata is missing%s", d->folder,
+                     beside(d->folder, ".metadata.tmp")
+                         ? ", there is .metadata.tmp: an unfinished save"
+                         : "");
+    else
+        st = sdc__ckpt_add_member(d->ckpt, metadata, path, NULL, err);
     sdc__free(path);
     return st;
 }
@@ -405,7 +405,9 @@ static enum sdc_status dcp_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_sou
     SDC_TRY_OUT(st, sdc__dcp_read_metadata(&d, err));
     SDC_TRY_OUT(st, add_items(&d, err));
     SDC_TRY_OUT(st, add_paths(&d, err));
-    if (d.n_objects > 0 && !d.objects.failed)
+    if (d.objects.failed)
+        st = SDC_NOMEM(err, ckpt->path);
+    else if (d.n_objects > 0)
         st = sdc__ckpt_add_note(ckpt, SDC_NOTE_INFO, err,
                                 "%zu %s saved as Python objects, not as tensors: %s%s", d.n_objects,
                                 d.n_objects == 1 ? "item was" : "items were", d.objects.data,

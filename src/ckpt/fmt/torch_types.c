@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/str.h"
 #include "ckpt/fmt/torch.h"
 
@@ -207,7 +208,7 @@ enum sdc_status sdc__torch_note_globals(struct sdc_ckpt *ckpt, const struct sdc_
             sdc__buf_printf(&names, "%s%.80s", n ? ", " : "", valid ? global : "(not UTF-8)");
         n++;
     }
-    enum sdc_status st = SDC_OK;
+    enum sdc_status st = names.failed ? SDC_NOMEM(err, what) : SDC_OK;
     if (n > 0 && !names.failed)
         st = sdc__ckpt_add_note(ckpt, SDC_NOTE_SECURITY, err,
                                 "%s names %zu %s outside PyTorch, which a loader that trusts it "

@@ -3,6 +3,7 @@
  * Searches the tree of a pickle for tensors: in dicts, lists and the like, in the states of objects
  * whose classes are not known, and in the calls by which PyTorch and NumPy rebuild theirs.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -48,7 +49,6 @@ static void leave(struct walk *w, size_t len) {
 /* A dict's key as part of a name. */
 static size_t enter_key(struct walk *w, char sep, uint32_t key) {
     int64_t i;
-    char digits[32] = "?";
     struct sdc_buf b = SDC_BUF_INIT;
     const char *text = sdc__pk_text(w->pk, key, NULL);
     if (!text) {
@@ -71,7 +71,8 @@ static size_t enter_key(struct walk *w, char sep, uint32_t key) {
         }
         if (sdc__pk_kind(w->pk, key) == SDC_PK_TUPLE)
             sdc__buf_puts(&b, ")");
-        text = b.data ? b.data : digits;
+        text = b.data ? b.data : "?"; /* other keys */
+        w->path.failed = w->path.failed || b.failed;
     }
     size_t len = enter(w, sep, text);
     sdc__buf_release(&b);
@@ -461,7 +462,6 @@ static enum sdc_status items(struct walk *w, uint32_t id, char sep, struct sdc_e
     enum sdc_status st = SDC_OK;
     for (uint64_t i = 0; st == SDC_OK; i++) {
         char digits[24];
-        struct sdc_buf b = SDC_BUF_INIT;
         size_t len;
         if (it.pairs) {
             if (!sdc__pk_next_pair(&it, &key, &value))
@@ -470,9 +470,8 @@ static enum sdc_status items(struct walk *w, uint32_t id, char sep, struct sdc_e
         } else {
             if (!sdc__pk_next(&it, &value))
                 break;
-            sdc__buf_printf(&b, "%llu", (unsigned long long)i);
-            len = enter(w, sep, b.data ? b.data : digits);
-            sdc__buf_release(&b);
+            (void)snprintf(digits, sizeof digits, "%llu", (unsigned long long)i);
+            len = enter(w, sep, digits);
         }
         st = visit(w, value, sep, err);
         leave(w, len);
