@@ -70,6 +70,7 @@ static enum sdc_status add_one(struct sdc_ckpt *ckpt, const struct sdc_h5_tree *
                                  .label = t->texts.data + node->label,
                                  .n_chunks = node->n_chunks,
                                  .stored = node->stored,
+                                 .beyond = node->later && sdc__h5_major(s->proc) < 2,
                                  .names = texts,
                                  .n_names = n};
     SDC_TRY_OUT(st, sdc__h5_add_set(ckpt, &found, err));

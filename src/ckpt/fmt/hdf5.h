@@ -263,6 +263,7 @@ struct sdc_h5_found {
     struct sdc_h5_set *set; /* taken over if it is kept */
     const char *label;      /* of its attribute "dtype", or "" */
     uint64_t n_chunks, stored;
+    bool beyond;              /* libhdf5 is too old for it */
     const char *const *names; /* the first is the entry's */
     size_t n_names;
 };

@@ -65,9 +65,11 @@ static enum sdc_status look_at(struct sdc_h5_file *f, struct sdc_h5_header *h,
     const struct sdc_h5_message *m = sdc__h5_find(h, SDC_H5_LAYOUT);
     if (m && m->len >= 3)
         node->chunked = h->text[m->at + (h->text[m->at] < 3 ? 2 : 1)] == SDC_H5_CHUNKED;
+    node->later = m && m->len >= 1 && h->text[m->at] > 4;
     m = sdc__h5_find(h, SDC_H5_DATATYPE); /* flag 2: shared, so it is elsewhere */
     if (m && m->len >= 1)
         node->labelled = (h->text[m->at] & 15) == SDC_H5_OPAQUE || (m->flags & 2);
+    node->later |= m && m->len >= 1 && !(m->flags & 2) && h->text[m->at] >> 4 > 4;
     return SDC_OK;
 }
 
@@ -269,7 +271,8 @@ static enum sdc_status ask_about_sets(const struct sdc_h5_file *f, struct sdc_h5
         size_t n = 0;
         for (; at < t->n_nodes && n < SDC_WIRE_BATCH; at++)
             if (t->nodes[at].kind == SDC_H5_NODE_SET &&
-                (labels ? t->nodes[at].labelled : t->nodes[at].chunked))
+                (labels ? t->nodes[at].labelled : t->nodes[at].chunked) &&
+                (!t->nodes[at].later || sdc__h5_major(proc) >= 2))
                 sets[n++] = (uint32_t)at;
         if (n == 0)
             break;

@@ -16,6 +16,7 @@ struct sdc_h5_node {
     uint64_t addr;
     unsigned char kind;              /* enum sdc_h5_kind */
     bool chunked, labelled, entered; /* labelled: its type may be named by an attribute */
+    bool later;                      /* in a form that HDF5 2.0 brought */
     uint32_t parent;                 /* group it was first found in */
     uint32_t first, n;               /* its links, if it is a group */
     uint32_t n_in;                   /* hard links to it */

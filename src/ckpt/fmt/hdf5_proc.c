@@ -475,6 +475,10 @@ static enum sdc_status greet(struct sdc_h5_proc *p, struct sdc_error *err) {
     return SDC_OK;
 }
 
+unsigned sdc__h5_major(const struct sdc_h5_proc *p) {
+    return p->version[3];
+}
+
 enum sdc_status sdc__h5_library_version(unsigned version[6], struct sdc_error *err) {
     struct sdc_h5_proc *p;
     SDC_TRY(sdc__h5_start("HDF5", NULL, 10, &p, err));

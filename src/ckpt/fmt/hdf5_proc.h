@@ -41,6 +41,8 @@ enum sdc_status sdc__h5_call(struct sdc_h5_proc *p, enum sdc_wire_kind kind, str
 /* "the helper made no sense: WHAT"; ends it. Always SDC_INVALID. */
 enum sdc_status sdc__h5_nonsense(struct sdc_h5_proc *p, const char *what, struct sdc_error *err);
 
+/* Major version of the libhdf5 that a helper runs; 0 until it has answered once. */
+unsigned sdc__h5_major(const struct sdc_h5_proc *p);
 /* The versions of libhdf5 that the helper was built with and runs, three numbers each. */
 enum sdc_status sdc__h5_library_version(unsigned version[6], struct sdc_error *err) SDC_MUST_CHECK;
 

@@ -236,7 +236,13 @@ static enum sdc_status plan_chunked(struct plan *p, struct sdc_h5_kept *k, struc
     if (p->bytes == 0)
         return SDC_OK;
     k->coding = sdc__h5_coding(p->set);
-    p->keep = true;
+    p->keep = !found->beyond;
+    if (found->beyond) {
+        p->unreadable = true;
+        (void)snprintf(p->locked, sizeof p->locked,
+                       "chunked in a form of HDF5 2.0, which the libhdf5 in use does not read");
+        return SDC_OK;
+    }
     if (k->coding == SDC_H5_UNKNOWN || k->coding == SDC_H5_ASKED) {
         (void)snprintf(p->locked, sizeof p->locked, "chunked with filter%s %s: not alterable%s",
                        strchr(list, ',') ? "s" : "", list,
