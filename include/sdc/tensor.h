@@ -94,9 +94,9 @@ SDC_API void sdc_tensor_layer(const char *name, char *layer, size_t size);
 SDC_API enum sdc_status sdc_tensor_flat_index(const struct sdc_tensor_desc *t,
                                               const uint64_t *index, unsigned n, uint64_t *elem,
                                               struct sdc_error *err) SDC_MUST_CHECK;
-/* "[2,0,4]" of a flat index, "[]" for a scalar. */
-SDC_API void sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t elem, char *text,
-                                   size_t size);
+/* "[2,0,4]" of a flat index, "[]" for a scalar; returns its length, with what does not fit cut. */
+SDC_API size_t sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t elem, char *text,
+                                     size_t size);
 
 /* ---- digest of a state (128 bits) ----
  *

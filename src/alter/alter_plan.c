@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 
 #include "base/alloc.h"
+#include "base/parallel.h"
 #include "sdc/ckpt.h"
 
 #define INDEX_TEXT 1024 /* 32 indices of at most 20 digits */
@@ -87,20 +88,35 @@ static size_t index_size(const struct sdc_tensor_desc *t) {
     return size;
 }
 
-/* Bytes of the texts of all changes at most: each tensor's name once, each index. */
-static size_t text_size(const struct sdc_ckpt *ckpt, const struct sdc_fault_list *list) {
+/* The changes of a plan are filled in slices, each with room for its texts: its tensors' names,
+ * once each, and its indices. */
+#define SLICE ((size_t)1 << 15)
+
+struct filling {
+    struct sdc_ckpt *ckpt;
+    const struct sdc_fault_list *list;
+    struct sdc_plan *plan;
+    size_t *texts; /* where each slice's texts begin; one more than there are slices */
+    char *pool;
+    char **names; /* of the files of a set */
+};
+
+static size_t slice_end(const struct sdc_fault_list *list, uint64_t task) {
+    return (task + 1) * SLICE < list->n ? (size_t)((task + 1) * SLICE) : list->n;
+}
+
+/* The most bytes that the texts of a slice take. */
+static size_t text_size(const struct filling *fill, uint64_t task) {
+    const struct sdc_fault *f = fill->list->faults;
     size_t size = 0, index = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const struct sdc_fault *f = &list->faults[i];
-        const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
-        if (i == 0 || f->tensor != f[-1].tensor) {
+    for (size_t i = task * SLICE; i < slice_end(fill->list, task); i++) {
+        if (i == task * SLICE || f[i].tensor != f[i - 1].tensor) {
+            const struct sdc_tensor_desc *t = sdc_ckpt_tensor(fill->ckpt, f[i].tensor);
             size += strlen(t->name) + 1;
             index = index_size(t);
         }
         size += index;
     }
-    for (size_t i = 0; sdc_ckpt_is_set(ckpt) && i < sdc_ckpt_files(ckpt); i++)
-        size += strlen(sdc_ckpt_file(ckpt, i).name) + 1;
     return size;
 }
 
@@ -144,46 +160,90 @@ static enum sdc_status fill_change(struct sdc_ckpt *ckpt, const struct sdc_fault
     return SDC_OK;
 }
 
-static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *list,
-                            struct sdc_plan *plan, struct sdc_error *err) {
+static enum sdc_status fill_slice(void *user, void *slot, uint64_t task, struct sdc_error *err) {
+    struct filling *fill = user;
+    struct sdc_plan *plan = fill->plan;
+    char *pool = fill->pool + fill->texts[task];
+    size_t *n_recoded = slot;
+    *n_recoded = 0;
+    for (size_t i = task * SLICE; i < slice_end(fill->list, task); i++) {
+        const struct sdc_fault *f = &fill->list->faults[i];
+        const struct sdc_tensor_desc *t = sdc_ckpt_tensor(fill->ckpt, f->tensor);
+        struct sdc_record_change *c = &plan->changes[i];
+        SDC_TRY(check_fault(fill->ckpt, f, err));
+        SDC_TRY(fill_change(fill->ckpt, f, c, &plan->files[i], err));
+        *n_recoded += c->recoded;
+        if (fill->names)
+            c->file = fill->names[plan->files[i]];
+        c->tensor =
+            i > task * SLICE && f->tensor == f[-1].tensor ? c[-1].tensor : put_text(&pool, t->name);
+        c->index = pool;
+        pool += sdc_tensor_index_text(t, f->elem, pool, INDEX_TEXT) + 1;
+    }
+    return SDC_OK;
+}
+
+static enum sdc_status count_recoded(void *user, void *slot, uint64_t task, struct sdc_error *err) {
+    struct filling *fill = user;
+    (void)task;
+    (void)err;
+    fill->plan->n_recoded += *(const size_t *)slot;
+    return SDC_OK;
+}
+
+/* One block for the changes and all their texts. */
+static enum sdc_status make_room(struct filling *fill, uint64_t n_tasks, struct sdc_error *err) {
+    const struct sdc_fault_list *list = fill->list;
+    struct sdc_plan *plan = fill->plan;
+    const size_t n_files = plan->is_set ? sdc_ckpt_files(fill->ckpt) : 0;
+    size_t changes, size, names = 0;
     for (size_t i = 0; i < list->n; i++)
-        SDC_TRY(check_fault(ckpt, &list->faults[i], err));
-    size_t changes_size, size;
-    if (__builtin_mul_overflow(list->n, sizeof *plan->changes, &changes_size) ||
-        __builtin_add_overflow(changes_size, text_size(ckpt, list), &size))
+        if (list->faults[i].tensor >= sdc_ckpt_count(fill->ckpt))
+            return check_fault(fill->ckpt, &list->faults[i], err);
+    for (size_t i = 0; i < n_files; i++)
+        names += strlen(sdc_ckpt_file(fill->ckpt, i).name) + 1;
+    fill->texts = sdc__alloc(n_tasks + 1, sizeof *fill->texts);
+    fill->names = plan->is_set ? sdc__alloc(n_files, sizeof *fill->names) : NULL;
+    if (!fill->texts || (plan->is_set && !fill->names))
+        return SDC_NOMEM(err, "the plan");
+    fill->texts[0] = names;
+    for (uint64_t task = 0; task < n_tasks; task++)
+        fill->texts[task + 1] = fill->texts[task] + text_size(fill, task);
+    if (__builtin_mul_overflow(list->n, sizeof *plan->changes, &changes) ||
+        __builtin_add_overflow(changes, fill->texts[n_tasks], &size))
         return SDC_NOMEM(err, "the plan");
     plan->changes = sdc__alloc(size, 1);
     plan->files = sdc__alloc(list->n, sizeof *plan->files);
     if (!plan->changes || !plan->files)
         return SDC_NOMEM(err, "the plan");
-    plan->n_changes = list->n;
+    fill->pool = (char *)plan->changes + changes;
+    char *at = fill->pool;
+    for (size_t i = 0; i < n_files; i++)
+        fill->names[i] = put_text(&at, sdc_ckpt_file(fill->ckpt, i).name);
+    return SDC_OK;
+}
+
+static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *list,
+                            struct sdc_plan *plan, struct sdc_error *err) {
+    struct filling filling = {.ckpt = ckpt, .list = list, .plan = plan};
+    size_t slots[SDC_MAX_THREADS];
+    const uint64_t n_tasks = (list->n + SLICE - 1) / SLICE;
+    struct sdc_parallel run = {.n_tasks = n_tasks,
+                               .threads = sdc__parallel_threads(0, n_tasks),
+                               .work = fill_slice,
+                               .commit = count_recoded,
+                               .user = &filling,
+                               .slots = slots,
+                               .slot_size = sizeof *slots};
     plan->n_sites = list->n_sites;
     plan->attempts = list->attempts;
     plan->happened = list->happened;
-    char *pool = (char *)plan->changes + changes_size, index[INDEX_TEXT];
-    char **names = NULL; /* of the files of a set */
-    if (plan->is_set) {
-        names = sdc__alloc(sdc_ckpt_files(ckpt), sizeof *names);
-        if (!names)
-            return SDC_NOMEM(err, "the plan");
-        for (size_t i = 0; i < sdc_ckpt_files(ckpt); i++)
-            names[i] = put_text(&pool, sdc_ckpt_file(ckpt, i).name);
-    }
-    enum sdc_status st = SDC_OK;
-    for (size_t i = 0; i < list->n; i++) {
-        const struct sdc_fault *f = &list->faults[i];
-        const struct sdc_tensor_desc *t = sdc_ckpt_tensor(ckpt, f->tensor);
-        struct sdc_record_change *c = &plan->changes[i];
-        SDC_TRY_OUT(st, fill_change(ckpt, f, c, &plan->files[i], err));
-        plan->n_recoded += c->recoded;
-        if (plan->is_set)
-            c->file = names[plan->files[i]];
-        c->tensor = i > 0 && f->tensor == f[-1].tensor ? c[-1].tensor : put_text(&pool, t->name);
-        sdc_tensor_index_text(t, f->elem, index, sizeof index);
-        c->index = put_text(&pool, index);
-    }
-out:
-    sdc__free(names);
+    enum sdc_status st = make_room(&filling, n_tasks, err);
+    if (st == SDC_OK)
+        st = sdc__parallel_run(&run, err);
+    plan->n_changes = list->n;
+    sdc__free(filling.texts);
+    sdc__free(filling.names);
     return st;
 }
 

@@ -171,6 +171,7 @@ static enum sdc_status check_recoded(struct sdc_job *job, const char *reopen,
 /* ---- elements with bytes of their own ---- */
 
 static enum sdc_status make_patches(struct sdc_job *job, struct sdc_error *err) {
+    SDC_TRY(sdc__patches_reserve(&job->patches, job->plan.n_changes, err));
     for (size_t i = 0; i < job->plan.n_changes; i++) {
         if (job->plan.changes[i].recoded)
             continue;

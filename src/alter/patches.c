@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/parallel.h"
 #include "sdc/num.h"
 
 #define BLOCK ((size_t)1 << 20)   /* bytes of one read or write */
@@ -85,16 +86,24 @@ enum sdc_status sdc__lock_where_possible(struct sdc_file *f, bool exclusive,
 
 /* ---- the list ---- */
 
+enum sdc_status sdc__patches_reserve(struct sdc_patches *list, size_t n, struct sdc_error *err) {
+    size_t need;
+    if (__builtin_add_overflow(list->n, n, &need))
+        return SDC_NOMEM(err, "the altered sites");
+    if (need <= list->cap)
+        return SDC_OK;
+    struct sdc_patch *more = sdc__realloc(list->items, need, sizeof *more);
+    if (!more)
+        return SDC_NOMEM(err, "the altered sites");
+    list->items = more;
+    list->cap = need;
+    return SDC_OK;
+}
+
 enum sdc_status sdc__patches_add(struct sdc_patches *list, const struct sdc_patch *p,
                                  struct sdc_error *err) {
-    if (list->n == list->cap) {
-        size_t cap = list->cap ? list->cap * 2 : 64;
-        struct sdc_patch *more = sdc__realloc(list->items, cap, sizeof *more);
-        if (!more)
-            return SDC_NOMEM(err, "the altered sites");
-        list->items = more;
-        list->cap = cap;
-    }
+    if (list->n == list->cap)
+        SDC_TRY(sdc__patches_reserve(list, list->n ? list->n : 64, err));
     list->items[list->n++] = *p;
     return SDC_OK;
 }
@@ -174,6 +183,42 @@ enum sdc_status sdc__patches_inside(const struct sdc_patch *p, size_t n, uint64_
 
 /* ---- reading and writing ---- */
 
+#define SLICE ((size_t)1 << 16) /* patches that one thread takes at a time */
+
+/* Reads or writes of many patches, by slices that have no byte in common. */
+struct transfer {
+    struct sdc_patch *p;
+    const struct sdc_patch *from; /* the same, for writing */
+    size_t n;
+    struct sdc_file *f;
+    const struct sdc_file *source; /* the same, for reading */
+    enum sdc_side side;
+    bool known;
+};
+
+static size_t slice_start(const struct transfer *t, uint64_t task) {
+    size_t i = task * SLICE < t->n ? (size_t)(task * SLICE) : t->n;
+    while (i > 0 && i < t->n && t->from[i].offset < t->from[i - 1].offset + t->from[i - 1].size)
+        i++;
+    return i;
+}
+
+/* One slice is done by the calling thread. */
+static enum sdc_status in_slices(struct transfer *t,
+                                 enum sdc_status (*work)(void *user, void *slot, uint64_t task,
+                                                         struct sdc_error *err),
+                                 struct sdc_error *err) {
+    const uint64_t n_tasks = t->n / SLICE + 1;
+    char slots[SDC_MAX_THREADS];
+    struct sdc_parallel run = {.n_tasks = n_tasks,
+                               .threads = sdc__parallel_threads(0, n_tasks),
+                               .work = work,
+                               .user = t,
+                               .slots = slots,
+                               .slot_size = 1};
+    return sdc__parallel_run(&run, err);
+}
+
 /* End (exclusive) of the patches from i on that are read together, and of their bytes. */
 static size_t group(const struct sdc_patch *p, size_t n, size_t i, uint64_t *end) {
     const uint64_t from = p[i].offset;
@@ -188,21 +233,30 @@ static size_t group(const struct sdc_patch *p, size_t n, size_t i, uint64_t *end
     return next;
 }
 
-enum sdc_status sdc__patches_read(struct sdc_patch *p, size_t n, const struct sdc_file *f,
-                                  struct sdc_error *err) {
+static enum sdc_status read_slice(void *user, void *slot, uint64_t task, struct sdc_error *err) {
+    const struct transfer *t = user;
+    const size_t n = slice_start(t, task + 1);
+    struct sdc_patch *p = t->p;
+    (void)slot;
     unsigned char *block = sdc__alloc(BLOCK, 1);
     if (!block)
         return SDC_NOMEM(err, "reading the sites");
     enum sdc_status st = SDC_OK;
-    for (size_t i = 0, next; st == SDC_OK && i < n; i = next) {
+    for (size_t i = slice_start(t, task), next; st == SDC_OK && i < n; i = next) {
         uint64_t end;
         next = group(p, n, i, &end);
-        st = sdc__file_read(f, p[i].offset, block, (size_t)(end - p[i].offset), err);
+        st = sdc__file_read(t->source, p[i].offset, block, (size_t)(end - p[i].offset), err);
         for (size_t k = i; st == SDC_OK && k < next; k++)
             p[k].now = load(&p[k], block + (p[k].offset - p[i].offset));
     }
     sdc__free(block);
     return st;
+}
+
+enum sdc_status sdc__patches_read(struct sdc_patch *p, size_t n, const struct sdc_file *f,
+                                  struct sdc_error *err) {
+    struct transfer t = {.p = p, .from = p, .n = n, .source = f};
+    return in_slices(&t, read_slice, err);
 }
 
 /* A group whose bytes are in block: sets the values and writes runs of what differs. */
@@ -247,26 +301,35 @@ static enum sdc_status write_alone(const struct sdc_patch *p, struct sdc_file *f
     return sdc__file_write(f, p->offset, bytes, p->size, err);
 }
 
-enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
-                                   enum sdc_side side, bool known, struct sdc_error *err) {
+static enum sdc_status write_slice(void *user, void *slot, uint64_t task, struct sdc_error *err) {
+    const struct transfer *t = user;
+    const struct sdc_patch *p = t->from;
+    const size_t n = slice_start(t, task + 1);
+    (void)slot;
     unsigned char *block = sdc__alloc(BLOCK, 1);
     if (!block)
         return SDC_NOMEM(err, "writing the sites");
     enum sdc_status st = SDC_OK;
-    for (size_t i = 0, next; st == SDC_OK && i < n; i = next) {
+    for (size_t i = slice_start(t, task), next; st == SDC_OK && i < n; i = next) {
         uint64_t end;
         next = i + 1;
-        if (known && stands_alone(p, n, i)) {
-            st = write_alone(&p[i], f, side, err);
+        if (t->known && stands_alone(p, t->n, i)) {
+            st = write_alone(&p[i], t->f, t->side, err);
             continue;
         }
         next = group(p, n, i, &end);
-        st = sdc__file_read(f, p[i].offset, block, (size_t)(end - p[i].offset), err);
+        st = sdc__file_read(t->f, p[i].offset, block, (size_t)(end - p[i].offset), err);
         if (st == SDC_OK)
-            st = write_group(p + i, next - i, f, side, block, err);
+            st = write_group(p + i, next - i, t->f, t->side, block, err);
     }
     sdc__free(block);
     return st;
+}
+
+enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
+                                   enum sdc_side side, bool known, struct sdc_error *err) {
+    struct transfer t = {.from = p, .n = n, .f = f, .side = side, .known = known};
+    return in_slices(&t, write_slice, err);
 }
 
 enum sdc_status sdc__patches_check(const struct sdc_patch *p, size_t n, const struct sdc_file *f,

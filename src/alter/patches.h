@@ -32,6 +32,9 @@ struct sdc_patches {
 
 struct sdc_patch sdc__patch_of_change(const struct sdc_record_change *c, unsigned file);
 struct sdc_patch sdc__patch_of_mended(const struct sdc_record_mended *m, unsigned file);
+/* Room for n more. */
+enum sdc_status sdc__patches_reserve(struct sdc_patches *list, size_t n,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__patches_add(struct sdc_patches *list, const struct sdc_patch *p,
                                  struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__patches_release(struct sdc_patches *list);

@@ -5,6 +5,10 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#define HUGE_FROM ((size_t)32 << 20) /* bytes of a block that is worth larger pages */
+#define PAGE      ((uintptr_t)4096)
+#include <sys/mman.h>
+
 static _Thread_local uint64_t n_allocs;
 static _Thread_local uint64_t fail_at;
 
@@ -16,11 +20,22 @@ static int must_fail(void) {
     return --fail_at == 0;
 }
 
+/* Lists of millions of sites take a fifth of their time for faults on small pages. Whole pages of
+ * the block's mapping, so that it stays one mapping that realloc can move. */
+static void *advised(void *block, size_t bytes) {
+    if (block && bytes >= HUGE_FROM) {
+        uintptr_t from = (uintptr_t)block & ~(PAGE - 1);
+        uintptr_t end = ((uintptr_t)block + bytes + PAGE - 1) & ~(PAGE - 1);
+        (void)madvise((char *)block - ((uintptr_t)block - from), end - from, MADV_HUGEPAGE);
+    }
+    return block;
+}
+
 void *sdc__alloc(size_t n, size_t size) {
     size_t bytes;
     if (must_fail() || __builtin_mul_overflow(n, size, &bytes))
         return NULL;
-    return malloc(bytes ? bytes : 1);
+    return advised(malloc(bytes ? bytes : 1), bytes);
 }
 
 void *sdc__calloc(size_t n, size_t size) {
@@ -33,7 +48,7 @@ void *sdc__realloc(void *block, size_t n, size_t size) {
     size_t bytes;
     if (must_fail() || __builtin_mul_overflow(n, size, &bytes))
         return NULL;
-    return realloc(block, bytes ? bytes : 1);
+    return advised(realloc(block, bytes ? bytes : 1), bytes);
 }
 
 void *sdc__alloc_tensor(size_t n, size_t size) {

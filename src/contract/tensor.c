@@ -63,13 +63,13 @@ enum sdc_status sdc_tensor_flat_index(const struct sdc_tensor_desc *t, const uin
     return SDC_OK;
 }
 
-void sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t elem, char *text,
-                           size_t size) {
+size_t sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t elem, char *text,
+                             size_t size) {
     char number[20];
     size_t used = 0;
     uint64_t stride = t->n_elems;
     if (size == 0)
-        return;
+        return 0;
     for (unsigned d = 0; d < t->rank; d++) {
         stride = t->shape[d] ? stride / t->shape[d] : 0;
         const uint64_t i = stride ? elem / stride : 0;
@@ -85,6 +85,7 @@ void sdc_tensor_index_text(const struct sdc_tensor_desc *t, uint64_t elem, char 
     for (const char *end = t->rank ? "]" : "[]"; *end && used + 1 < size; end++)
         text[used++] = *end;
     text[used] = '\0';
+    return used;
 }
 
 /* ---- digest ---- */
