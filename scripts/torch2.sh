@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-wanted="torch==2.9.1 numpy==2.2.6"
+wanted="torch==2.9.1 numpy==2.4.6"
 venv=.venv-torch2
 if [ ! -x $venv/bin/python ] || [ "$(cat $venv/sdclab-packages 2>/dev/null)" != "$wanted" ]; then
     /usr/bin/python3 -m venv --clear $venv

@@ -531,6 +531,25 @@ def test_legacy_over_2_gib():
         os.remove("large.pth")
 
 
+def test_over_4_gib():
+    """Sizes and offsets in the zip64 fields that are needed, and no others."""
+    numel = 2**30 + 7
+    state = {"large": tf.tensor("0", numel, (numel,)), "small": tf.tensor("1", 3, (3,))}
+    places = tf.write_sparse_zip("large.pt", {"data.pkl": tf.dumps(state), "data/0": 4 * numel, "data/1": struct.pack("<3f", 1, 2, 3),
+                                              "version": b"3\n"})
+    assert places["data/1"] > 2**32
+    for name, k, place in [("large", numel - 1, "data/0"), ("small", 2, "data/1")]:
+        assert tool("map", "large.pt", name, k)["offset"] == places[place] + 4 * k
+    sums = {s["what"]: s for s in tool("list", "large.pt")["sums"]}
+    assert sums["member archive/data/0"]["unknown"] and sums["member archive/data/0"]["size"] == 4 * numel
+    small = sums["member archive/data/1"]
+    with open("large.pt", "rb") as f:
+        for _, at in small["places"]:
+            f.seek(at)
+            assert struct.unpack("<I", f.read(4))[0] == zlib.crc32(struct.pack("<3f", 1, 2, 3))
+    os.remove("large.pt")
+
+
 def test_unchanged_by_reading():
     torch.save(varied(), "u.pt")
     before = (os.stat("u.pt").st_mtime_ns, open("u.pt", "rb").read())

@@ -99,6 +99,31 @@ def write_zip(path, members, align=64, crc=True, folder="archive", prefix=b"", c
     return places if path else out.getvalue()
 
 
+def write_sparse_zip(path, members, folder="archive"):
+    """The same with members that are bytes, or a number: a hole of so many bytes, with a CRC of 0. Sizes and
+    offsets of 4 GiB and more are in zip64 fields, only those; their descriptors have 64-bit sizes."""
+    places, central = {}, b""
+    full = 0xFFFFFFFF
+    with open(path, "wb") as f:
+        for name, data in members.items():
+            long, at = f"{folder}/{name}".encode(), f.tell()
+            size = data if isinstance(data, int) else len(data)
+            sum_ = 0 if isinstance(data, int) else zlib.crc32(data)
+            f.write(struct.pack("<4s5H3I2H", b"PK\3\4", 0, 0x0808, 0, 0, 0, 0, 0, 0, len(long), 0) + long)
+            places[name] = f.tell()
+            f.seek(size, os.SEEK_CUR) if isinstance(data, int) else f.write(data)
+            f.write(b"PK\7\10" + struct.pack("<I2Q" if max(size, at) >= full else "<3I", sum_, size, size))
+            extra = b"".join(struct.pack("<Q", x) for x in (size, size, at) if x >= full)
+            extra = struct.pack("<2H", 1, len(extra)) + extra if extra else b""
+            central += struct.pack("<4s6H3I5H2I", b"PK\1\2", 0, 0, 0x0808, 0, 0, 0, sum_, min(size, full), min(size, full),
+                                   len(long), len(extra), 0, 0, 0, 0, min(at, full)) + long + extra
+        start, n = f.tell(), len(members)
+        f.write(central + struct.pack("<4sQ2H2I4Q", b"PK\6\6", 44, 45, 45, 0, 0, n, n, len(central), start))
+        f.write(struct.pack("<4sIQI", b"PK\6\7", 0, start + len(central), 1))
+        f.write(struct.pack("<4s4H2IH", b"PK\5\6", 0, 0, n, n, len(central), min(start, full), 0))
+    return places
+
+
 def write_torch(path, obj, storages, order=None, **how):
     """An archive of torch.save: obj as opcodes, storages {key: bytes}."""
     members = {"data.pkl": obj if isinstance(obj, bytes) and not isinstance(obj, Raw) else dumps(obj)}
