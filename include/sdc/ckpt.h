@@ -106,15 +106,17 @@ SDC_API const char *sdc_ckpt_recoded(const struct sdc_ckpt *ckpt, size_t i);
 /* The number of the file whose storage that is; 0 where recoded says NULL. */
 SDC_API unsigned sdc_ckpt_recoded_file(const struct sdc_ckpt *ckpt, size_t i);
 /* Writes the storage of n elements anew in the file `to`, a whole copy of file number `file` of the
- * checkpoint, so that they get these values; stored checksums of that
- * storage are right afterwards. Edits: sorted by tensor and element, of recoded tensors of that
- * file. Where other elements are in `to` is for a new sdc_ckpt_open to say. */
+ * checkpoint, so that they get these values. Stored checksums of that storage are mended, or with
+ * `stale` left as they were, and *n_stale of them are wrong then (SDC_UNSUPPORTED where that cannot
+ * be). Edits: sorted by tensor and element, of recoded tensors
+ * of that file. Where other elements are in `to` is for a new sdc_ckpt_open to say. */
 struct sdc_ckpt_edit {
     size_t tensor;
     uint64_t elem, raw;
 };
 SDC_API enum sdc_status sdc_ckpt_recode(struct sdc_ckpt *ckpt, unsigned file,
                                         const struct sdc_ckpt_edit *edits, size_t n, const char *to,
+                                        bool stale, uint64_t *n_stale,
                                         struct sdc_error *err) SDC_MUST_CHECK;
 /* Bytes of the files that hold this tensor's elements. */
 SDC_API uint64_t sdc_ckpt_stored_size(const struct sdc_ckpt *ckpt, size_t i);

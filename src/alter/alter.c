@@ -73,8 +73,9 @@ static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
         .altered_bits = job->n_bits,
         .unchanged = unchanged,
         .mended = mended,
-        .stale_sums = job->mending.n_stale,
-        .stale_readers = job->mending.n_stale > 0 ? readers_of(job->plan.format) : NULL,
+        .stale_sums = job->mending.n_stale + job->n_stale,
+        .stale_readers =
+            job->mending.n_stale + job->n_stale > 0 ? readers_of(job->plan.format) : NULL,
         .unknown_sums = job->mending.n_unknown,
         .wrong_sums = job->mending.n_wrong,
         .recoded = job->plan.n_recoded,

@@ -111,7 +111,12 @@ static enum sdc_status recode_file(struct sdc_job *job, unsigned file, struct sd
         if (!sdc_ckpt_find(plan->ckpt, c->tensor, &edits[n++].tensor))
             return SDC_ERR(err, SDC_INTERNAL, "tensor %s is not there any more", c->tensor);
     }
-    return n > 0 ? sdc_ckpt_recode(plan->ckpt, file, edits, n, job->targets[file], err) : SDC_OK;
+    uint64_t n_stale = 0;
+    if (n > 0)
+        SDC_TRY(sdc_ckpt_recode(plan->ckpt, file, edits, n, job->targets[file],
+                                job->choice->checksum == SDC_CHECKSUM_STALE, &n_stale, err));
+    job->n_stale += n_stale;
+    return SDC_OK;
 }
 
 /* Chunks may have moved: asks the new file where the elements that have bytes of their own are. */

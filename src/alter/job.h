@@ -26,6 +26,7 @@ struct sdc_job {
         *rewritten; /* the copy whose storage was written anew; NULL: plan.ckpt counts */
     struct sdc_patches patches;
     struct sdc_mending mending;
+    uint64_t n_stale; /* checksums of storage that was written anew, left as they were */
     bool has_after;
     struct sdc_file_identity after;
     char *record; /* path once it is written; owned */

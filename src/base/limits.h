@@ -13,6 +13,7 @@
 #define SDC_MAX_JSON_LINE     (16u * 1024 * 1024)   /* bytes of one line of JSON lines */
 #define SDC_MAX_SPEC          (1024u * 1024)        /* bytes of a campaign spec */
 #define SDC_MAX_ST_HEADER     100000000u            /* safetensors header, the reference reader's */
+#define SDC_MAX_NPY_HEADER    (16u * 1024 * 1024)   /* bytes of the header of a NumPy array */
 #define SDC_MAX_SST_BLOCK     (256u * 1024 * 1024)  /* bytes of one block of an SSTable */
 #define SDC_MAX_ZIP_MEMBERS   4000000               /* members of a zip archive */
 #define SDC_MAX_ZIP_DIRECTORY (1024u * 1024 * 1024) /* bytes of its directory */

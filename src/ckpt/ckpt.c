@@ -204,14 +204,17 @@ unsigned sdc_ckpt_recoded_file(const struct sdc_ckpt *ckpt, size_t i) {
 
 enum sdc_status sdc_ckpt_recode(struct sdc_ckpt *ckpt, unsigned file,
                                 const struct sdc_ckpt_edit *edits, size_t n, const char *to,
-                                struct sdc_error *err) {
+                                bool stale, uint64_t *n_stale, struct sdc_error *err) {
     struct sdc_file f;
     if (!ckpt->ops->recode)
         return SDC_ERR(err, SDC_UNSUPPORTED, "%s: storage of %s cannot be written anew", ckpt->path,
                        ckpt->ops->name);
     SDC_TRY(sdc__file_open(to, SDC_FILE_UPDATE, &f, err));
     (void)pthread_mutex_lock(&ckpt->lock);
+    ckpt->keep_sums = stale;
+    ckpt->n_kept_sums = 0;
     enum sdc_status st = ckpt->ops->recode(ckpt, file, edits, n, &f, err);
+    *n_stale = ckpt->n_kept_sums;
     (void)pthread_mutex_unlock(&ckpt->lock);
     sdc__file_close(&f);
     return st;

@@ -78,6 +78,8 @@ struct sdc_ckpt {
     struct sdc_ckpt_sum *sums;
     size_t n_sums, cap_sums;
     bool all_sums;
+    bool keep_sums; /* recode leaves stored checksums as they are, and counts them */
+    uint64_t n_kept_sums;
     struct sdc_ckpt_note *notes;
     size_t n_notes, cap_notes;
     pthread_mutex_t lock;        /* held around ops->map, read and find_sums */
@@ -115,7 +117,8 @@ struct sdc_ckpt_fmt_ops {
     enum sdc_status (*find_sums)(struct sdc_ckpt *ckpt, struct sdc_error *err);
     /* Applies edits of recoded tensors of one member to `to`, which is a whole copy of that member
      * (open for reading and writing, its path is a file's of its own); may rewrite it from the
-     * ground. Edits: sorted by (tensor, element). Stored checksums are right afterwards. NULL: no
+     * ground. Edits: sorted by (tensor, element). Stored
+     * checksums are right afterwards unless ckpt->keep_sums. NULL: no
      * recoded tensors. */
     enum sdc_status (*recode)(struct sdc_ckpt *ckpt, unsigned member,
                               const struct sdc_ckpt_edit *edits, size_t n, struct sdc_file *to,
@@ -226,6 +229,7 @@ struct sdc_ckpt_writer_ops {
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5, sdc__fmt_keras, sdc__fmt_tensorbundle,
     sdc__fmt_gguf, sdc__fmt_safetensors;
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_torch, sdc__fmt_torch_legacy, sdc__fmt_dcp;
+extern const struct sdc_ckpt_fmt_ops sdc__fmt_npy, sdc__fmt_npz;
 extern const struct sdc_ckpt_writer_ops sdc__writer_hdf5, sdc__writer_safetensors;
 
 const struct sdc_ckpt_fmt_ops *const *sdc__ckpt_fmt_table(size_t *n);

@@ -15,6 +15,8 @@
     X(sdc__fmt_tensorbundle, "tensorbundle")    \
     X(sdc__fmt_dcp, "pytorch-dcp")              \
     X(sdc__fmt_torch_legacy, "pytorch-legacy")  \
+    X(sdc__fmt_npy, "npy")                      \
+    X(sdc__fmt_npz, "npz")                      \
     X(sdc__fmt_safetensors, "safetensors")      \
     X(sdc__fmt_torch, "pytorch")
 /* clang-format on */

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "ckpt/zip.h"
 
 /* Other formats that people keep training states in, by their first bytes. */
 static const struct {
@@ -12,9 +13,6 @@ static const struct {
     size_t n;
     const char *what;
 } others[] = {
-    {"\x93NUMPY", 6, "a NumPy array (.npy)"},
-    {"PK\x03\x04", 4, "a zip file (PyTorch, .npz or .keras)"},
-    {"PK\x05\x06", 4, "an empty zip file"},
     {"\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19", 14,
      "a PyTorch file of the legacy kind"},
     {"\x80\x02", 2, "a pickle"},
@@ -67,12 +65,35 @@ out:
     return st;
 }
 
+/* A zip archive that no format took: its directory is damaged, or it holds something else. */
+static enum sdc_status other_zip(const struct sdc_file *file, const char *supported,
+                                 struct sdc_error *err) {
+    struct sdc_zip zip;
+    SDC_TRY(sdc__zip_open(file, 0, file->size, &zip, err));
+    const char *first = zip.n ? zip.members[0].name : "";
+    enum sdc_status st =
+        SDC_ERR(err, SDC_UNSUPPORTED,
+                "%s: a zip file of %zu members (%.100s%s) that is no checkpoint known here; %s",
+                file->path, zip.n, first, zip.n > 1 ? ", ..." : "", supported);
+    sdc__zip_release(&zip);
+    return st;
+}
+
+static void list_formats(char *text, size_t size) {
+    size_t n, used = (size_t)snprintf(text, size, "supported are");
+    const struct sdc_ckpt_fmt_ops *const *table = sdc__ckpt_fmt_table(&n);
+    for (size_t i = 0; i < n && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s %s", i ? "," : "", table[i]->summary);
+}
+
 enum sdc_status sdc__ckpt_unrecognised(const struct sdc_ckpt_source *source,
                                        struct sdc_error *err) {
-    static const char supported[] = "supported are HDF5 and safetensors";
+    char supported[512];
     const struct sdc_file *file = source->file;
     const unsigned char *head = source->head;
     const size_t n_head = source->n_head;
+    list_formats(supported, sizeof supported);
     if (source->is_folder)
         return SDC_ERR(err, SDC_UNSUPPORTED, "%s: a folder that holds no checkpoint known here",
                        source->path);
@@ -86,6 +107,8 @@ enum sdc_status sdc__ckpt_unrecognised(const struct sdc_ckpt_source *source,
         return SDC_ERR(err, SDC_UNSUPPORTED,
                        "%s: an HTML or XML page, probably a failed download; %s", file->path,
                        supported);
+    if (starts(head, n_head, "PK", 2) && sdc__zip_kind(file, head, n_head) != SDC_ZIP_NONE)
+        return other_zip(file, supported, err);
     for (size_t i = 0; i < sizeof others / sizeof *others; i++)
         if (starts(head, n_head, others[i].bytes, others[i].n))
             return SDC_ERR(err, SDC_UNSUPPORTED, "%s: %s; %s", file->path, others[i].what,

@@ -116,7 +116,8 @@ static enum sdc_status patched(struct sink *s, const struct sdc_zip_member *m, s
     if (in)
         SDC_TRY(sdc__inflate_end(in, err));
     p->size = m->size;
-    p->crc = m->crc == 0 && m->size > 0 && before != 0 ? 0 : m->crc ^ before ^ after;
+    p->crc = c->keep_crc || (m->crc == 0 && m->size > 0 && before != 0) ? m->crc
+                                                                        : m->crc ^ before ^ after;
     return SDC_OK;
 }
 

@@ -28,6 +28,7 @@ struct sdc_zip_change {
     /* not NULL: the member's new content instead; patches are not looked at. Its size may differ
      * from what it was. */
     const struct sdc_file *content;
+    bool keep_crc; /* of a patched member: the stored value stays, wrong as it is then */
 };
 
 /* changes: n >= 1 of different members, stored or deflated, which stay what they are. zip is the

@@ -6,6 +6,8 @@
  *     ckpt_tool map FILE NAME ELEM   one place
  *     ckpt_tool copy IN OUT FORMAT   every readable tensor, in another format
  *     ckpt_tool diff A B             counts
+ *     ckpt_tool recode IN OUT (NAME ELEM RAW)...   OUT is IN with these elements, written anew
+ * Before the command: --as GLOB=TYPE, --max-header BYTES.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/json.h"
 #include "base/str.h"
+#include "ckpt/fmt.h"
 #include "sdc/audit.h"
 #include "sdc/ckpt.h"
 
@@ -228,21 +231,80 @@ static enum sdc_status diff(const char *a, const char *b, struct sdc_error *err)
     return SDC_OK;
 }
 
+static int by_tensor(const void *a, const void *b) {
+    const struct sdc_ckpt_edit *x = a, *y = b;
+    if (x->tensor != y->tensor)
+        return x->tensor < y->tensor ? -1 : 1;
+    return (x->elem > y->elem) - (x->elem < y->elem);
+}
+
+static enum sdc_status recode(struct sdc_ckpt *c, const char *path, int argc, char **argv,
+                              struct sdc_error *err) {
+    struct sdc_ckpt_edit edits[64];
+    struct sdc_file to = SDC_FILE_INIT;
+    unsigned member = 0;
+    size_t n = 0;
+    for (int i = 0; i + 2 < argc && n < 64; i += 3, n++) {
+        unsigned long long elem, raw;
+        if (!sdc_ckpt_find(c, argv[i], &edits[n].tensor) || !sdc__parse_u64(argv[i + 1], &elem) ||
+            !sdc__parse_u64(argv[i + 2], &raw) || !sdc_ckpt_recoded(c, edits[n].tensor))
+            return SDC_ERR(err, SDC_USAGE, "%s: no such tensor, or not recoded", argv[i]);
+        edits[n].elem = elem;
+        edits[n].raw = raw;
+        if (c->ops->member_of)
+            member = c->ops->member_of(c, &c->entries[edits[n].tensor]);
+    }
+    qsort(edits, n, sizeof *edits, by_tensor);
+    const struct sdc_file *from;
+    SDC_TRY(sdc__ckpt_member(c, member, &from, err));
+    SDC_TRY(sdc__file_open(path, SDC_FILE_NEW, &to, err));
+    enum sdc_status st = sdc__file_copy(from, &to, err);
+    if (st == SDC_OK)
+        st = c->ops->recode(c, member, edits, n, &to, err);
+    sdc__file_close(&to);
+    sdc__buf_puts(&out, "{}");
+    return st;
+}
+
+/* Takes options off the front; false: not understood. */
+static bool take_options(int *argc, char ***argv, struct sdc_ckpt_options *options,
+                         struct sdc_ckpt_as *as) {
+    for (; *argc > 2 && strncmp((*argv)[1], "--", 2) == 0; *argc -= 2, *argv += 2) {
+        char *value = (*argv)[2], *equal = strrchr(value, '=');
+        unsigned long long n;
+        if (strcmp((*argv)[1], "--max-header") == 0 && sdc__parse_u64(value, &n)) {
+            options->max_header = n;
+        } else if (equal && sdc_dtype_parse(equal + 1, &as->dtype)) {
+            *equal = '\0';
+            as->glob = value;
+            options->as = as;
+            options->n_as = 1;
+        } else {
+            return false;
+        }
+    }
+    return true;
+}
+
 int main(int argc, char **argv) {
     struct sdc_error err;
     struct sdc_ckpt *c = NULL;
     enum sdc_status st;
-    if (argc < 3) {
-        fprintf(stderr, "usage: ckpt_tool list|values|map|copy|diff FILE...\n");
+    struct sdc_ckpt_as as;
+    struct sdc_ckpt_options options = {0};
+    if (!take_options(&argc, &argv, &options, &as) || argc < 3) {
+        fprintf(stderr, "usage: ckpt_tool list|values|map|copy|diff|recode FILE...\n");
         return 2;
     }
     if (strcmp(argv[1], "diff") == 0 && argc == 4)
         return finish(diff(argv[2], argv[3], &err), &err);
-    SDC_TRY_OUT(st, sdc_ckpt_open(argv[2], NULL, &c, &err));
+    SDC_TRY_OUT(st, sdc_ckpt_open(argv[2], &options, &c, &err));
     if (strcmp(argv[1], "map") == 0 && argc == 5)
         st = map(c, argv[3], argv[4], &err);
     else if (strcmp(argv[1], "copy") == 0 && argc == 5)
         st = copy(c, argv[3], argv[4], &err);
+    else if (strcmp(argv[1], "recode") == 0 && argc >= 7)
+        st = recode(c, argv[3], argc - 4, argv + 4, &err);
     else
         st = list(c, strcmp(argv[1], "values") == 0, &err);
 out:

@@ -567,8 +567,13 @@ static void other_things_are_named(void **state) {
          "sha256:4d7a2146, 12345 bytes)"},
         {B("<!DOCTYPE html><html>"), SDC_UNSUPPORTED, "failed download"},
         {B("\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), SDC_INVALID, "only zero bytes (20"},
-        {B("\x93NUMPY\x01\0v\0{'descr'"), SDC_UNSUPPORTED, "NumPy array"},
-        {B("PK\x03\x04.............."), SDC_UNSUPPORTED, "zip file (PyTorch"},
+        {B("\x93NUMPY\x01\0v\0{'descr'"), SDC_INVALID, "truncated: a header of 128 bytes"},
+        {B("PK\x03\x04.............."), SDC_INVALID, "the directory at the end of the zip archive"},
+        {B("PK\3\4\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0"
+           "aPK\1\2\x14\3\x14\0\0\0\0\0\0\0!\0\0\0\0\0\0\0\0\0\0\0\0\0\1\0\0\0\0\0\0\0"
+           "\0\0\0\0\x80\1\0\0\0\0"
+           "aPK\5\6\0\0\0\0\1\0\1\0/\0\0\0\x1f\0\0\0\0\0"),
+         SDC_UNSUPPORTED, "a zip file of 1 members (a) that is no checkpoint"},
         {B("GGUF\x03\0\0\0\0\0\0\0"), SDC_INVALID, "truncated"},
         {B("\x80\x02}q\x01......."), SDC_UNSUPPORTED, "pickle"},
         {B("some text that is no checkpoint"), SDC_UNSUPPORTED, "not recognised"},

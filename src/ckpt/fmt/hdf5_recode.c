@@ -159,6 +159,18 @@ static enum sdc_status finish(struct recode *r, struct sdc_error *err) {
     return SDC_OK;
 }
 
+/* A chunk whose own checksum is wrong cannot be read back, so nobody could say what was altered. */
+static enum sdc_status check_stale(const struct sdc_ckpt *ckpt, const struct sdc_h5_kept *k,
+                                   const struct sdc_ckpt_entry *e, struct sdc_error *err) {
+    for (unsigned i = 0; ckpt->keep_sums && i < k->set.n_filters; i++)
+        if (k->set.filters[i].id == SDC_H5_FLETCHER32)
+            return SDC_ERR(err, SDC_UNSUPPORTED,
+                           "%s: tensor %s: its chunks have a Fletcher-32 behind other filters, "
+                           "which cannot be left stale",
+                           ckpt->path, e->name);
+    return SDC_OK;
+}
+
 enum sdc_status sdc__h5_recode(struct sdc_ckpt *ckpt, unsigned member,
                                const struct sdc_ckpt_edit *edits, size_t n, struct sdc_file *to,
                                struct sdc_error *err) {
@@ -174,6 +186,7 @@ enum sdc_status sdc__h5_recode(struct sdc_ckpt *ckpt, unsigned member,
         const struct sdc_ckpt_entry *e = &ckpt->entries[edits[i].tensor];
         const struct sdc_h5_part *part = e->layout;
         struct change *c = &all[i];
+        SDC_TRY_OUT(st, check_stale(ckpt, &r.state->kept[part->kept], e, err));
         *c = (struct change){.kept = part->kept,
                              .raw = edits[i].raw,
                              .dtype = e->desc.dtype,
@@ -191,6 +204,7 @@ enum sdc_status sdc__h5_recode(struct sdc_ckpt *ckpt, unsigned member,
     }
     if (st == SDC_OK && r.writer)
         st = finish(&r, err);
+out:
     sdc__h5_stop(r.writer);
     sdc__free(all);
     return st;

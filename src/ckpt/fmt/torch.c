@@ -477,10 +477,11 @@ static enum sdc_status rewrite(struct sdc_ckpt *ckpt, const struct byte_edit *b,
     for (size_t i = 0; st == SDC_OK && i < n; i++) {
         patches[i] = (struct sdc_zip_patch){.at = b[i].at, .n = 1, .bytes = {b[i].value}};
         if (i == 0 || b[i - 1].member != b[i].member)
-            changes[n_changes++] =
-                (struct sdc_zip_change){.member = b[i].member, .patches = &patches[i]};
+            changes[n_changes++] = (struct sdc_zip_change){
+                .member = b[i].member, .patches = &patches[i], .keep_crc = ckpt->keep_sums};
         changes[n_changes - 1].n_patches++;
     }
+    ckpt->n_kept_sums = ckpt->keep_sums ? n_changes : 0;
     if (st == SDC_OK)
         st = sdc__zip_rewrite(ckpt->file, &s->zip, changes, n_changes, to, err);
     sdc__free(patches);
