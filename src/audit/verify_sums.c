@@ -312,7 +312,7 @@ static enum sdc_status say_uncovered(struct sdc_verifying *v, const char *first,
     if (!first)
         return SDC_OK;
     return sdc__verify_find(v, SDC_FINDING_NOT_CHECKED, first, err,
-                            "%llu of %llu tensors, the first of which is this one, are under no "
+                            "%llu of %llu tensors, the first of which is this one, have no sound "
                             "stored checksum and no seal",
                             (unsigned long long)(out->n_tensors - out->n_covered),
                             (unsigned long long)out->n_tensors);

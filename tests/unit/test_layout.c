@@ -74,7 +74,7 @@ static void check_reads(struct kit *k) {
                 unsigned shift;
                 uint64_t at = offset_of(k, first + i, &shift);
                 if (bits < 8)
-                    assert_int_equal(got[i], k->bytes[at] >> shift & ((1u << bits) - 1));
+                    assert_int_equal(got[i], (unsigned)k->bytes[at] >> shift & ((1u << bits) - 1));
                 else
                     assert_memory_equal(got + i * size, k->bytes + at, size);
             }
