@@ -78,26 +78,6 @@ out:
     return st;
 }
 
-#define SCRATCH_IN_MEMORY (UINT64_C(64) << 20)
-
-enum sdc_status sdc__file_scratch(uint64_t size, struct sdc_file *f, struct sdc_error *err) {
-    const char *dir = getenv("TMPDIR");
-    dir = dir && *dir ? dir : "/tmp";
-    *f = (struct sdc_file)SDC_FILE_INIT;
-    const bool in_memory = size <= SCRATCH_IN_MEMORY;
-    int fd = in_memory ? memfd_create("sdclab", MFD_CLOEXEC)
-                       : open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: a temporary file", in_memory ? "memory" : dir);
-    f->path = sdc__strdup(in_memory ? "temporary file in memory" : "temporary file");
-    if (!f->path) {
-        (void)close(fd);
-        return SDC_NOMEM(err, "a temporary file");
-    }
-    f->fd = fd;
-    return SDC_OK;
-}
-
 void sdc__reserve_streams(void) {
     int fd;
     do /* not O_CLOEXEC: a program executed from this one is as exposed */

@@ -90,11 +90,6 @@ enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
                               struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__file_unmap(struct sdc_map *map);
 
-/* An empty file without a name for up to `size` bytes of intermediate data, gone when closed: in
- * memory if small, else in $TMPDIR or /tmp. Its path is a text for messages only. */
-enum sdc_status sdc__file_scratch(uint64_t size, struct sdc_file *f,
-                                  struct sdc_error *err) SDC_MUST_CHECK;
-
 /* ---- whole small files ---- */
 
 /* Appends the contents to out. SDC_LIMIT if longer than limit. Pipes and the like are accepted. */

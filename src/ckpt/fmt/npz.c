@@ -220,7 +220,7 @@ static enum sdc_status unpack(struct sdc_ckpt *ckpt, size_t index, struct sdc_er
     unsigned char *block = sdc__alloc(BLOCK, 1);
     if (!block)
         return SDC_NOMEM(err, ckpt->path);
-    enum sdc_status st = sdc__file_scratch(size, &z->spool, err);
+    enum sdc_status st = sdc__file_temp(&z->spool, err);
     for (uint64_t at = 0; st == SDC_OK && at < size;) {
         size_t n = size - at < BLOCK ? (size_t)(size - at) : BLOCK;
         st = read_packed(ckpt, index, at, block, n, err);
