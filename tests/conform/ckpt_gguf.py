@@ -215,6 +215,33 @@ def package():
     print("files of the package ok")
 
 
+def altered_by_program():
+    """The program alters one quant and one scale; dequantised, that weight and that block differ."""
+    rng = np.random.default_rng(8)
+    for kind in (T.Q4_0, T.Q5_0, T.Q8_0, T.MXFP4):
+        w = gguf.GGUFWriter("a.gguf", "test")
+        w.add_tensor("w", gguf.quants.quantize(rng.uniform(0.5, 1, (3, 64)).astype(np.float32), kind), raw_dtype=kind)
+        w.write_header_to_file()
+        w.write_kv_data_to_file()
+        w.write_tensors_to_file()
+        w.close()
+        before = reader("a.gguf")
+        for site, weights in (("w:quants[1,37]@lsb:1", {64 + 37}), ("w:scale[2,1]@lsb:3", set(range(160, 192)))):
+            for name in os.listdir("."):
+                if name.startswith("out."):
+                    os.remove(name)
+            subprocess.run([os.environ["SDCLAB"], "alter", "a.gguf", "-o", "out.gguf", "--at", site], check=True,
+                           capture_output=True, timeout=60)
+            after = reader("out.gguf")
+            changed = set(np.flatnonzero(before.view(np.uint32) != after.view(np.uint32)))
+            assert changed and changed <= weights, (kind, site, changed)
+            a, b = open("a.gguf", "rb").read(), open("out.gguf", "rb").read()
+            assert sum(bin(x ^ y).count("1") for x, y in zip(a, b)) == 1 and len(a) == len(b)
+            subprocess.run([os.environ["SDCLAB"], "undo", "out.gguf.sdc.jsonl"], check=True, capture_output=True, timeout=60)
+            assert open("out.gguf", "rb").read() == a
+    print("altered by the program ok")
+
+
 # ---- the header ----
 
 PAIRS = [("u8", U8, 1), ("i8", I8, -1), ("u16", U16, 2), ("i16", I16, -2), ("u32", U32, 3), ("i32", I32, -3),
@@ -396,6 +423,7 @@ def large():
 assert LITTLE, "the checks of places read little-endian numbers"
 types()
 package()
+altered_by_program()
 header()
 damage()
 unknown_type()

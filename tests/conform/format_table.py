@@ -365,6 +365,25 @@ class TensorFlow(Row):
                 for name, (dtype, shape, data) in tensorbundle.read_tensors(prefix).items()}
 
 
+class TensorFlowWritten(TensorFlow):
+    """What TensorFlow writes on a big-endian machine, in two data files."""
+
+    def make(self, path):
+        os.makedirs(os.path.dirname(path))
+        b = tensorbundle.Bundle(shards=2, big_endian=True)
+        kinds = {np.dtype(np.float32): "F32", np.dtype(np.float16): "F16", np.dtype(np.float64): "F64",
+                 np.dtype(np.int64): "I64"}
+        for i, (name, a) in enumerate(state().items()):
+            b.add(name, kinds[a.dtype], a.shape, a.astype(a.dtype.newbyteorder(">")).tobytes(), shard=i % 2)
+        b.save(path)
+
+    def read(self, path):
+        prefix = os.path.join(path, self.file) if os.path.isdir(path) else path
+        kinds = {1: ">u4", 19: ">u2", 2: ">u8", 9: ">u8"}  # float, half, double, int64
+        return {name: bits(np.frombuffer(data, kinds[dtype]).reshape(shape))
+                for name, (dtype, shape, data) in tensorbundle.read_tensors(prefix).items()}
+
+
 def structured(rng):
     a = np.zeros(30, [("w", "<f4"), ("big", ">f8"), ("n", "<i2")])
     a["w"], a["big"], a["n"] = rng.normal(size=30), rng.normal(size=30), rng.integers(-99, 99, 30)
@@ -398,7 +417,7 @@ ROWS = [
     TorchDeflated("PyTorch zip, deflated"),
     Torch("PyTorch legacy", _use_new_zipfile_serialization=False),
     TensorFlow("TensorFlow, partitioned variable", "names"),
-    TensorFlow("TensorFlow, two data files", "merged"),
+    TensorFlowWritten("TensorFlow, big-endian, two data files", "ckpt-1"),
     TorchDcp("PyTorch DCP, rows", "rows",
              {f"__{r}_0.distcp": [("w", (10, 6), np.s_[3 * r:3 * r + 3, :])] + [("rep", (3, 3), np.s_[:])] * (r == 1) for r in range(4)}),
     TorchDcp("PyTorch DCP, columns", "columns",

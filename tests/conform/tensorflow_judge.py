@@ -26,9 +26,8 @@ def read(prefix, out):
         except tf.errors.OpError as e:
             errors[name] = type(e).__name__
             continue
-        if value.dtype != object:
-            bits = value.reshape(-1).view(np.uint8)
-            arrays[name] = bits
+        if not isinstance(value, bytes) and value.dtype != object:  # strings
+            arrays[name] = value.reshape(-1).view(np.uint8)
     np.savez(out, **{str(i): v for i, v in enumerate(arrays.values())})
     with open(out + ".json", "w") as f:
         json.dump({"names": list(arrays), "errors": errors}, f)
