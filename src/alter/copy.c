@@ -99,16 +99,23 @@ static enum sdc_status fill_file(struct sdc_job *job, struct file_copy *c, struc
     return sdc__stamp_take(&c->to.file, &c->stamp, err);
 }
 
-static enum sdc_status commit_file(struct sdc_job *job, void *state, struct sdc_error *err) {
-    struct file_copy *c = state;
-    if (job->options->keep_original && job->in_place)
-        SDC_TRY(sdc__keep_original(job->path, err));
-    return sdc__replace_commit(&c->to, !job->options->no_sync, err);
-}
-
 static bool file_is_there(void *state, const char *output) {
     const struct file_copy *c = state;
     return sdc__stamp_names(&c->stamp, output);
+}
+
+static enum sdc_status commit_file(struct sdc_job *job, void *state, struct sdc_error *err) {
+    struct file_copy *c = state;
+    char *kept = NULL;
+    if (job->options->keep_original && job->in_place)
+        SDC_TRY(sdc__keep_original(job->path, &kept, err));
+    enum sdc_status st = sdc__replace_commit(&c->to, !job->options->no_sync, err);
+    if (st != SDC_OK && kept && !file_is_there(c, c->output)) {
+        enum sdc_status removed = sdc__remove_file(kept, NULL);
+        (void)removed; /* a second name of a file that is as it was */
+    }
+    sdc__free(kept);
+    return st;
 }
 
 static enum sdc_status copy_file(struct sdc_job *job, struct sdc_error *err) {

@@ -265,16 +265,21 @@ static enum sdc_status original(const struct undo *u, char **path, struct sdc_er
             i == 1 ? sdc__asprintf("%s.orig", u->path) : sdc__asprintf("%s.%u.orig", u->path, i);
         if (!name)
             return SDC_NOMEM(err, "a path");
-        bool fits = sdc__path_exists(name) &&
-                    sdc__file_open(name, SDC_FILE_READ, &f, NULL) == SDC_OK &&
-                    sdc__patches_identity(NULL, 0, &f, want->has_whole, &is, NULL) == SDC_OK &&
-                    sdc__identity_equal(&is, want);
+        enum sdc_status st = SDC_OK;
+        if (sdc__path_exists(name)) {
+            st = sdc__file_open(name, SDC_FILE_READ, &f, err);
+            if (st == SDC_OK)
+                st = sdc__patches_identity(NULL, 0, &f, want->has_whole, &is, err);
+        }
+        bool fits = f.fd >= 0 && st == SDC_OK && sdc__identity_equal(&is, want);
         sdc__file_close(&f);
         if (fits) {
             *path = name;
             return SDC_OK;
         }
         sdc__free(name);
+        if (st == SDC_IO || st == SDC_NO_MEMORY) /* it may be the one, and has the very bytes */
+            return st;
     }
     return SDC_OK;
 }

@@ -192,7 +192,7 @@ bool sdc__path_is_below(const char *name) {
 
 /* ---- a second name ---- */
 
-enum sdc_status sdc__keep_original(const char *path, struct sdc_error *err) {
+enum sdc_status sdc__keep_original(const char *path, char **kept, struct sdc_error *err) {
     for (unsigned i = 1;; i++) {
         char *name = i == 1 ? sdc__asprintf("%s.orig", path) : sdc__asprintf("%s.%u.orig", path, i);
         if (!name)
@@ -204,7 +204,10 @@ enum sdc_status sdc__keep_original(const char *path, struct sdc_error *err) {
         if (code && code != EEXIST)
             st = SDC_ERR_SYS(err, code == EPERM || code == EOPNOTSUPP ? SDC_UNSUPPORTED : SDC_IO,
                              code, "%s: keep the original under this name", name);
-        sdc__free(name);
+        if (code == 0)
+            *kept = name;
+        else
+            sdc__free(name);
         if (code != EEXIST)
             return st;
     }

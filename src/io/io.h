@@ -152,9 +152,10 @@ enum sdc_status sdc__new_folder_commit(struct sdc_new_folder *f,
 /* Removes it with all it holds; cannot fail; accepts one after commit. */
 void sdc__new_folder_abandon(struct sdc_new_folder *f);
 
-/* Gives a file the second name FILE.orig (FILE.2.orig, ... if that is taken). SDC_UNSUPPORTED where
- * the file system has no hard links. */
-enum sdc_status sdc__keep_original(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
+/* Gives a file the second name FILE.orig (FILE.2.orig, ... if that is taken); *kept: which, free
+ * with sdc__free. SDC_UNSUPPORTED where the file system has no hard links. */
+enum sdc_status sdc__keep_original(const char *path, char **kept,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Is this file name (no folder) a temporary of ours, and is its process gone? */
 bool sdc__temp_is_ours(const char *name);

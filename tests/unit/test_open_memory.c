@@ -26,6 +26,9 @@ static const char *const paths[] = {
     "tests/fuzz/seeds/torch/legacy",
     "tests/data/dcp/rows",
     "tests/data/dcp/single",
+    "tests/fuzz/seeds/safetensors/state",
+    "tests/fuzz/seeds/hdf5/full-latest.h5",
+    "tests/fuzz/seeds/hdf5/full-earliest.h5",
 };
 
 static enum sdc_status read_all(struct sdc_ckpt *c) {

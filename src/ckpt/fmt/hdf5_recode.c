@@ -4,11 +4,11 @@
  * changed, encoded with the filters it had, and written: in place where its size stays, else by
  * libhdf5, which may move it.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <errno.h>
 
 #include "base/alloc.h"
 #include "ckpt/fmt/hdf5.h"
@@ -66,7 +66,10 @@ static enum sdc_status write_chunk(struct recode *r, const struct sdc_h5_kept *k
     struct sdc_buf body = SDC_BUF_INIT;
     struct sdc_wire w;
     uint64_t corner[SDC_MAX_RANK];
-    const int code = sdc__io_before(SDC_IO_OP_WRITE, r->to->path);
+    int code;
+    do
+        code = sdc__io_before(SDC_IO_OP_WRITE, r->to->path);
+    while (code == EINTR);
     if (code != 0)
         return SDC_ERR_SYS(err, SDC_IO, code, "%s: write", r->to->path);
     if (!r->writer)

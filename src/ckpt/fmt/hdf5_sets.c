@@ -194,22 +194,27 @@ static enum sdc_status plan_external(struct plan *p, unsigned **members, struct 
     return SDC_OK;
 }
 
-/* "chunked 10x10, shuffle, gzip"; the filters' part is copied to `list`. */
+static void add_text(char *text, size_t size, const char *before, const char *piece) {
+    const size_t len = strlen(text);
+    (void)snprintf(text + len, size - len, "%s%s", before, piece);
+}
+
+/* "chunked 10x10, shuffle, gzip"; the filters' part is copied to `list`. Takes no memory: a text
+ * that were lost for want of it would say that there are no filters. */
 static void chunk_text(struct plan *p, char *list, size_t size) {
     const struct sdc_h5_set *set = p->set;
-    struct sdc_buf b = SDC_BUF_INIT, f = SDC_BUF_INIT;
-    for (unsigned i = 0; i < set->rank; i++)
-        sdc__buf_printf(&b, "%s%llu", i ? "x" : "", (unsigned long long)set->chunk[i]);
-    for (unsigned i = 0; i < set->n_filters; i++) {
-        char text[64];
-        sdc__buf_printf(&f, "%s%s", i ? ", " : "",
-                        sdc__h5_filter_name(&set->filters[i], text, sizeof text));
+    char text[64];
+    list[0] = '\0';
+    (void)snprintf(p->storage, sizeof p->storage, "chunked ");
+    for (unsigned i = 0; i < set->rank; i++) {
+        (void)snprintf(text, sizeof text, "%llu", (unsigned long long)set->chunk[i]);
+        add_text(p->storage, sizeof p->storage, i ? "x" : "", text);
     }
-    (void)snprintf(list, size, "%s", f.data ? f.data : "");
-    (void)snprintf(p->storage, sizeof p->storage, "chunked %s%s%s", b.data ? b.data : "",
-                   f.len ? ", " : "", list);
-    sdc__buf_release(&b);
-    sdc__buf_release(&f);
+    for (unsigned i = 0; i < set->n_filters; i++)
+        add_text(list, size, i ? ", " : "",
+                 sdc__h5_filter_name(&set->filters[i], text, sizeof text));
+    if (set->n_filters)
+        add_text(p->storage, sizeof p->storage, ", ", list);
 }
 
 static enum sdc_status plan_grid(struct plan *p, struct sdc_h5_kept *k, struct sdc_error *err) {
