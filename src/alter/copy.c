@@ -179,7 +179,7 @@ out:
 /* Of a folder every file, so that what loads the one loads the other; else the set's own files. */
 static enum sdc_status copy_all(struct sdc_job *job, struct set_copy *c, struct sdc_error *err) {
     if (sdc__path_is_dir(job->path))
-        return sdc__list_files(job->path, copy_one, c, err);
+        return sdc__list_files(job->path, true, copy_one, c, err);
     for (size_t i = 0; i < job->n_files; i++) {
         const struct sdc_ckpt_file f = sdc_ckpt_file(job->plan.ckpt, i);
         SDC_TRY(copy_one(c, f.path, f.name, err));

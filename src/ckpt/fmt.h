@@ -229,7 +229,7 @@ struct sdc_ckpt_writer_ops {
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5, sdc__fmt_keras, sdc__fmt_tensorbundle,
     sdc__fmt_gguf, sdc__fmt_safetensors;
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_torch, sdc__fmt_torch_legacy, sdc__fmt_dcp;
-extern const struct sdc_ckpt_fmt_ops sdc__fmt_npy, sdc__fmt_npz;
+extern const struct sdc_ckpt_fmt_ops sdc__fmt_npy, sdc__fmt_npz, sdc__fmt_safetensors_set;
 extern const struct sdc_ckpt_writer_ops sdc__writer_hdf5, sdc__writer_safetensors;
 
 const struct sdc_ckpt_fmt_ops *const *sdc__ckpt_fmt_table(size_t *n);

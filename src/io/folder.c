@@ -148,7 +148,7 @@ static enum sdc_status names_of(const char *path, char ***names, size_t *n, stru
     return st;
 }
 
-static enum sdc_status list_below(const char *folder, const char *prefix, unsigned depth,
+static enum sdc_status list_below(const char *folder, const char *prefix, bool deep, unsigned depth,
                                   sdc__file_fn *take, void *user, struct sdc_error *err) {
     char **names;
     size_t n;
@@ -162,7 +162,7 @@ static enum sdc_status list_below(const char *folder, const char *prefix, unsign
         if (!path || !name)
             st = SDC_NOMEM(err, folder);
         else if (lstat(path, &s) == 0 && S_ISDIR(s.st_mode)) /* a link to a folder may be a loop */
-            st = list_below(path, name, depth + 1, take, user, err);
+            st = deep ? list_below(path, name, true, depth + 1, take, user, err) : SDC_OK;
         else if (stat(path, &s) == 0 && S_ISREG(s.st_mode))
             st = take(user, path, name, err);
         sdc__free(path);
@@ -174,9 +174,9 @@ static enum sdc_status list_below(const char *folder, const char *prefix, unsign
     return st;
 }
 
-enum sdc_status sdc__list_files(const char *folder, sdc__file_fn *take, void *user,
+enum sdc_status sdc__list_files(const char *folder, bool deep, sdc__file_fn *take, void *user,
                                 struct sdc_error *err) {
-    return list_below(folder, "", 0, take, user, err);
+    return list_below(folder, "", deep, 0, take, user, err);
 }
 
 bool sdc__path_is_below(const char *name) {

@@ -185,11 +185,12 @@ enum sdc_status sdc__make_dirs(const char *path, struct sdc_error *err) SDC_MUST
 enum sdc_status sdc__remove_file(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
 /* A folder with all it holds; links are removed, not followed. No error if there is none. */
 enum sdc_status sdc__remove_tree(const char *path, struct sdc_error *err) SDC_MUST_CHECK;
-/* Calls take for every regular file below a folder, links to files included, by its path and its
- * name relative to the folder; temporaries of ours are left out. Order is that of the names. */
+/* Calls take for every regular file in a folder, and below it if deep, links to files included, by
+ * its path and its name relative to the folder; temporaries of ours are left out. Order is that of
+ * the names. */
 typedef enum sdc_status sdc__file_fn(void *user, const char *path, const char *name,
                                      struct sdc_error *err);
-enum sdc_status sdc__list_files(const char *folder, sdc__file_fn *take, void *user,
+enum sdc_status sdc__list_files(const char *folder, bool deep, sdc__file_fn *take, void *user,
                                 struct sdc_error *err) SDC_MUST_CHECK;
 /* Is it relative, without a part ".."? */
 bool sdc__path_is_below(const char *name);

@@ -6,7 +6,7 @@
  * type and shape say, and the file ends with the last. Stricter in one point: duplicate keys are
  * refused, as the format's text demands.
  */
-#include "ckpt/fmt.h"
+#include "ckpt/fmt/safetensors.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +30,15 @@ static bool is_blank(unsigned char c) {
     return c == ' ' || c == '\t' || c == '\r' || c == '\n';
 }
 
-static bool st_sniff(const struct sdc_ckpt_source *source) {
+bool sdc__st_sniff(const unsigned char *head, size_t n_head) {
     size_t i = 8;
-    while (i < source->n_head && is_blank(source->head[i]))
+    while (i < n_head && is_blank(head[i]))
         i++;
-    return i < source->n_head && source->head[i] == '{';
+    return i < n_head && head[i] == '{';
+}
+
+static bool st_sniff(const struct sdc_ckpt_source *source) {
+    return sdc__st_sniff(source->head, source->n_head);
 }
 
 /* ---- one tensor of the header ---- */
@@ -103,16 +107,16 @@ static enum sdc_status set_type(struct sdc_ckpt_entry *e, const char *where, con
     return SDC_OK;
 }
 
-static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const char *name, const struct sdc_json *v,
-                                  struct sdc_error *err) {
+static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const struct sdc_file *f, const char *name,
+                                  const struct sdc_json *v, struct sdc_error *err) {
     struct sdc_ckpt_entry *e;
     const char *word;
     uint64_t begin = 0, end = 0;
     enum sdc_status st;
     SDC_TRY(sdc__ckpt_add(ckpt, name, &e, err));
-    char *where = sdc__asprintf("%s: tensor %s", ckpt->path, name);
+    char *where = sdc__asprintf("%s: tensor %s", f->path, name);
     if (!where)
-        return SDC_NOMEM(err, ckpt->path);
+        return SDC_NOMEM(err, f->path);
     if (sdc__json_type(v) != SDC_JSON_OBJECT) {
         st = SDC_ERR(err, SDC_INVALID, "%s: expected an object, found %s", where,
                      sdc__json_type_name(v));
@@ -120,7 +124,7 @@ static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const char *name, const
     }
     const struct sdc_json *dtype = sdc__json_get(v, "dtype");
     SDC_TRY_OUT(st, sdc__json_as_str(dtype, where, &word, err));
-    SDC_TRY_OUT(st, get_shape(sdc__json_get(v, "shape"), where, ckpt->path, e, err));
+    SDC_TRY_OUT(st, get_shape(sdc__json_get(v, "shape"), where, f->path, e, err));
     SDC_TRY_OUT(st, get_offsets(sdc__json_get(v, "data_offsets"), where, &begin, &end, err));
     SDC_TRY_OUT(st, set_type(e, where, word, end - begin, err));
     SDC_TRY_OUT(st, sdc__entry_text(&e->storage, err, "contiguous"));
@@ -154,13 +158,15 @@ static int by_offsets(const void *a, const void *b) {
     return (xe > ye) - (xe < ye);
 }
 
-static enum sdc_status check_cover(struct sdc_ckpt *ckpt, uint64_t data, struct sdc_error *err) {
-    const char *path = ckpt->path;
-    uint64_t at = 0, have = ckpt->file->size - data;
+/* Of the entries from `first` on, which are those of this file. */
+static enum sdc_status check_cover(struct sdc_ckpt *ckpt, size_t first, unsigned member,
+                                   const struct sdc_file *f, uint64_t data, struct sdc_error *err) {
+    const char *path = f->path;
+    uint64_t at = 0, have = f->size - data;
     const struct sdc_ckpt_entry *cut = NULL;
-    if (ckpt->n > 1)
-        qsort(ckpt->entries, ckpt->n, sizeof *ckpt->entries, by_offsets);
-    for (size_t i = 0; i < ckpt->n; i++) {
+    if (ckpt->n - first > 1)
+        qsort(ckpt->entries + first, ckpt->n - first, sizeof *ckpt->entries, by_offsets);
+    for (size_t i = first; i < ckpt->n; i++) {
         struct sdc_ckpt_entry *e = &ckpt->entries[i];
         if (e->key != at)
             return SDC_ERR_AT(err, SDC_INVALID, data + at,
@@ -173,24 +179,24 @@ static enum sdc_status check_cover(struct sdc_ckpt *ckpt, uint64_t data, struct 
             cut = e;
     }
     if (cut)
-        return SDC_ERR_AT(err, SDC_INVALID, ckpt->file->size,
+        return SDC_ERR_AT(err, SDC_INVALID, f->size,
                           "%s: truncated: the header says %llu bytes, found %llu; %s is the first "
                           "tensor that is not whole",
-                          path, (unsigned long long)(data + at),
-                          (unsigned long long)ckpt->file->size, cut->name);
+                          path, (unsigned long long)(data + at), (unsigned long long)f->size,
+                          cut->name);
     if (at < have)
         return SDC_ERR_AT(err, SDC_INVALID, data + at,
                           "%s: buffer not fully covered: %llu bytes after the last tensor", path,
                           (unsigned long long)(have - at));
-    for (size_t i = 0; i < ckpt->n; i++)
+    for (size_t i = first; i < ckpt->n; i++)
         if (ckpt->entries[i].desc.dtype_known)
-            SDC_TRY(sdc__entry_contiguous(&ckpt->entries[i], 0, data + ckpt->entries[i].key, err));
+            SDC_TRY(
+                sdc__entry_contiguous(&ckpt->entries[i], member, data + ckpt->entries[i].key, err));
     return SDC_OK;
 }
 
-static enum sdc_status read_header(const struct sdc_ckpt *ckpt, char **text, uint64_t *len,
+static enum sdc_status read_header(const struct sdc_file *f, char **text, uint64_t *len,
                                    struct sdc_error *err) {
-    const struct sdc_file *f = ckpt->file;
     unsigned char raw[8];
     if (f->size < sizeof raw)
         return SDC_ERR(err, SDC_INVALID, "%s: header too small: the file has %llu bytes", f->path,
@@ -217,31 +223,36 @@ static enum sdc_status read_header(const struct sdc_ckpt *ckpt, char **text, uin
     return SDC_OK;
 }
 
-static enum sdc_status st_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
-                               struct sdc_error *err) {
-    (void)source;
+enum sdc_status sdc__st_read(struct sdc_ckpt *ckpt, unsigned member, const struct sdc_file *f,
+                             struct sdc_error *err) {
     enum sdc_status st;
     char *text = NULL;
     uint64_t len = 0;
     struct sdc_json *root = NULL;
-    const char *path = ckpt->path;
-    SDC_TRY_OUT(st, read_header(ckpt, &text, &len, err));
-    SDC_TRY_OUT(st, sdc__json_parse(text, (size_t)len, path, &root, err));
+    const size_t first = ckpt->n;
+    SDC_TRY_OUT(st, read_header(f, &text, &len, err));
+    SDC_TRY_OUT(st, sdc__json_parse(text, (size_t)len, f->path, &root, err));
     if (sdc__json_type(root) != SDC_JSON_OBJECT) {
-        st = SDC_ERR(err, SDC_INVALID, "%s: header: expected an object, found %s", path,
+        st = SDC_ERR(err, SDC_INVALID, "%s: header: expected an object, found %s", f->path,
                      sdc__json_type_name(root));
         goto out;
     }
     for (const char *k = sdc__json_next_key(root, NULL); k; k = sdc__json_next_key(root, k)) {
         const struct sdc_json *v = sdc__json_get(root, k);
-        SDC_TRY_OUT(st, strcmp(k, "__metadata__") == 0 ? check_metadata(v, path, err)
-                                                       : add_tensor(ckpt, k, v, err));
+        SDC_TRY_OUT(st, strcmp(k, "__metadata__") == 0 ? check_metadata(v, f->path, err)
+                                                       : add_tensor(ckpt, f, k, v, err));
     }
-    st = check_cover(ckpt, 8 + len, err);
+    st = check_cover(ckpt, first, member, f, 8 + len, err);
 out:
     sdc__json_free(root);
     sdc__free(text);
     return st;
+}
+
+static enum sdc_status st_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
+                               struct sdc_error *err) {
+    (void)source;
+    return sdc__st_read(ckpt, 0, ckpt->file, err);
 }
 
 const struct sdc_ckpt_fmt_ops sdc__fmt_safetensors = {

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""safetensors in shards: what an index may and must not say, folders, shards without an index, and a
+set against the single file of the same state. Deviations are those of real indexes."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+SDCLAB = os.environ["SDCLAB"]
+STATE = {f"block.{i}.weight": np.arange(12, dtype=np.float32).reshape(3, 4) * (i + 1) for i in range(4)}
+NAMES = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+
+
+def run(*args, code=0, out=None, err=None):
+    p = subprocess.run([SDCLAB, *map(str, args)], capture_output=True, text=True, timeout=60)
+    assert p.returncode == code, f"{args}: exit {p.returncode}, expected {code}\n{p.stdout}{p.stderr}"
+    assert not out or out in p.stdout, f"{out!r} is not in {p.stdout!r}"
+    assert not err or err in p.stderr, f"{err!r} is not in {p.stderr!r}"
+    return p.stdout
+
+
+def make(folder, names=NAMES, index="model.safetensors.index.json", total=192, change=None):
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    where = {n: names[i % 2] for i, n in enumerate(STATE)}
+    for name in names:
+        save_file({n: v for n, v in STATE.items() if where[n] == name}, os.path.join(folder, name))
+    value = {"metadata": {"total_size": total}, "weight_map": where}
+    if change:
+        change(value)
+    if index:
+        with open(os.path.join(folder, index), "w") as f:
+            json.dump(value, f)
+    return os.path.join(folder, index or "")
+
+
+def test_paths():
+    index = make("set")
+    for path in (index, "set", "set/"):
+        listing = json.loads(run("inspect", "--json", path))["files"][0]
+        assert [t["name"] for t in listing["tensors"]] == sorted(STATE), listing
+        assert listing["format"] == "safetensors-set", listing
+    assert "note" not in run("inspect", index)
+    make("odd", names=["model_00001-of-00002.safetensors", "model_00002-of-00002.safetensors"], index="weights.json")
+    run("inspect", "odd/weights.json", out="4 tensors")
+
+
+def test_against_single():
+    make("set")
+    save_file(STATE, "single.safetensors")
+    run("diff", "set", "single.safetensors", out="same")
+    run("alter", "single.safetensors", "-o", "b.safetensors", "--flips", 3, "--force")
+    run("diff", "set", "b.safetensors", code=1, out="3 bits")
+
+
+def test_altered_copy_and_in_place():
+    make("set")
+    shutil.rmtree("out", ignore_errors=True)
+    record = json.loads(run("alter", "set", "-o", "out", "--flips", 9, "--json"))["record"]
+    assert sorted(os.listdir("out")) == sorted(os.listdir("set"))
+    loaded = {k: v for n in NAMES for k, v in load_file(f"out/{n}").items()}
+    bits = sum(bin(int(x)).count("1") for k in STATE for x in (loaded[k].view(np.uint32) ^ STATE[k].view(np.uint32)).flat)
+    assert bits == 9, bits
+    run("undo", record)
+    run("diff", "out", "set", out="identical")
+    record = json.loads(run("alter", "set", "--in-place", "--flips", 9, "--json"))["record"]
+    run("undo", record)
+    for n in NAMES:
+        for k, v in load_file(f"set/{n}").items():
+            assert np.array_equal(v, STATE[k])
+
+
+def test_incomplete():
+    index = make("set")
+    os.remove("set/" + NAMES[1])
+    run("alter", index, "--in-place", "--flips", 1, code=3, err="incomplete set: " + NAMES[1])
+    make("set", index=None)
+    run("inspect", "set", out="4 tensors")
+    os.remove("set/" + NAMES[0])
+    run("inspect", "set", code=3, err="incomplete set: shard 1 of 2 is missing")
+    os.rename("set/" + NAMES[1], "set/model.safetensors")
+    run("inspect", "set", out="2 tensors")  # a file alone is that file
+    make("three", names=["m-00001-of-00003.safetensors", "m-00003-of-00003.safetensors"], index=None)
+    run("inspect", "three", code=3, err="incomplete set: shard 2 of 3 is missing")
+    def lost(v): v["weight_map"]["gone"] = NAMES[0]
+    run("inspect", make("set", change=lost), code=3, err="tensor gone is not in its file")
+    def moved(v): v["weight_map"]["block.0.weight"] = NAMES[1]
+    run("inspect", make("set", change=moved), code=3, err=f"not in its file {NAMES[1]}, but in {NAMES[0]}")
+
+
+def test_bad_indexes():
+    for value, word in (("../x.safetensors", "unsafe path"), ("/etc/passwd", "unsafe path"),
+                        ({"file": "x"}, "expected a file name, found"), (3, "expected a file name, found")):
+        def change(v): v["weight_map"]["block.0.weight"] = value
+        run("inspect", make("set", change=change), code=3, err=word)
+    def no_map(v): v["weight_map"] = [1]
+    run("inspect", make("set", change=no_map), code=3, err="weight_map: expected an object")
+    index = make("set")
+    with open(index, "r+") as f:
+        f.truncate(60)
+    run("inspect", index, code=3, err="model.safetensors.index.json")
+
+
+def test_notes():
+    def unmapped(v): del v["weight_map"]["block.1.weight"]
+    out = run("inspect", make("set", change=unmapped))
+    assert "not in the index" in out, out
+    out = run("inspect", make("set", total=7))
+    assert "total_size of 7, the tensors have 192 bytes" in out, out
+    run("verify", "set")
+
+
+def main():
+    failed = 0
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_"):
+            try:
+                test()
+            except Exception:
+                failed += 1
+                print(f"{name}:")
+                traceback.print_exc()
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
