@@ -58,6 +58,12 @@ def bundle(folder):
             shutil.copy(f"{source}/{name}", folder + "/set")
 
 
+def shard_folder(folder):
+    """PyTorch's distributed checkpoint: an embedded archive with checksums in each file."""
+    source = os.path.join(os.environ["SDC_SOURCE_DIR"], "tests/data/dcp/rows")
+    shutil.copytree(source, folder + "/set")
+
+
 def keras_archive(folder):
     with h5py.File(folder + "/model.weights.h5", "w") as f:
         for name, t in arrays().items():
@@ -108,6 +114,8 @@ WAYS = [
     ("set, copy", shards, "set", ["-o", "out"], False),
     ("bundle with checksums, in place", bundle, "set/merged.index", ["--in-place"], False),
     ("bundle with checksums, copy", bundle, "set/merged.index", ["-o", "out"], False),
+    ("folder of shards, in place", shard_folder, "set", ["--in-place"], False),
+    ("folder of shards, copy", shard_folder, "set", ["-o", "out"], False),
     ("archive in an archive, in place", keras_archive, "a.keras", ["--in-place"], False),
     ("mended CRC, in place", stored_npz, "a.npz", ["--in-place"], False),
     ("mended Fletcher, in place", summed_hdf5, "a.h5", ["--in-place"], False),
