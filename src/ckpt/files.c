@@ -111,6 +111,29 @@ bool sdc_ckpt_is_set(const struct sdc_ckpt *ckpt) {
     return ckpt->ops->is_set || ckpt->n_members > 1;
 }
 
+bool sdc__shard_name(const char *name, const char *suffix, size_t *stem, uint64_t *no,
+                     uint64_t *count) {
+    static const char like[] = "-ddddd-of-ddddd";
+    const size_t n = strlen(name), m = sizeof like - 1, end = strlen(suffix);
+    if (n <= m + end || strcmp(name + n - end, suffix) != 0)
+        return false;
+    const char *tail = name + n - end - m;
+    *stem = n - end - m;
+    *no = *count = 0;
+    for (size_t i = 0; i < m; i++) {
+        if (like[i] != 'd') {
+            if (tail[i] != like[i] && !(i == 0 && tail[i] == '_'))
+                return false;
+            continue;
+        }
+        if (tail[i] < '0' || tail[i] > '9')
+            return false;
+        uint64_t *to = i < 6 ? no : count;
+        *to = *to * 10 + (uint64_t)(tail[i] - '0');
+    }
+    return *no >= 1 && *no <= *count;
+}
+
 /* ---- sums ---- */
 
 const char *sdc_sum_kind_name(enum sdc_sum_kind kind) {

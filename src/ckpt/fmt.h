@@ -190,6 +190,10 @@ enum sdc_status sdc__layout_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_en
                                  uint64_t first, uint64_t n, void *elements,
                                  struct sdc_error *err) SDC_MUST_CHECK;
 
+/* Is it "STEM-00002-of-00003" and suffix (or "STEM_00002-of-00003")? Then the length of STEM and
+ * the two numbers, 1 <= no <= count. */
+bool sdc__shard_name(const char *name, const char *suffix, size_t *stem, uint64_t *no,
+                     uint64_t *count);
 bool sdc__utf8_valid(const char *s, size_t len);
 /* product *= factor; false on overflow. */
 bool sdc__mul_u64(uint64_t *product, uint64_t factor);

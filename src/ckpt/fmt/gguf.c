@@ -7,7 +7,6 @@
  */
 #include "ckpt/fmt/gguf.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,26 +174,6 @@ static enum sdc_status check_names(struct sdc_ckpt *ckpt, struct sdc_error *err)
 
 /* ---- models split over several files ---- */
 
-/* "STEM-00002-of-00003.gguf": length of STEM and the two numbers, false if the name is no such. */
-static bool split_name(const char *name, size_t *stem, uint64_t *no, uint64_t *count) {
-    static const char like[] = "-ddddd-of-ddddd.gguf";
-    size_t n = strlen(name), m = sizeof like - 1;
-    if (n <= m)
-        return false;
-    const char *tail = name + n - m;
-    *stem = n - m;
-    *no = *count = 0;
-    for (size_t i = 0; i < m; i++) {
-        bool digit = like[i] == 'd';
-        if (digit ? !isdigit((unsigned char)tail[i]) : tail[i] != like[i])
-            return false;
-        uint64_t *to = i < 8 ? no : count;
-        if (digit)
-            *to = *to * 10 + (uint64_t)(tail[i] - '0');
-    }
-    return *no >= 1 && *no <= *count;
-}
-
 /* What a shard's header says of the set must be what the file's name says. */
 static enum sdc_status check_shard(const char *path, const struct sdc_gguf_header *h, uint64_t no,
                                    uint64_t count, uint64_t total, struct sdc_error *err) {
@@ -240,7 +219,7 @@ static enum sdc_status add_shards(struct sdc_ckpt *ckpt, const struct sdc_gguf_h
     const char *base = sdc__path_base(ckpt->path);
     size_t stem, n = h->n;
     uint64_t no, count;
-    if (!split_name(base, &stem, &no, &count))
+    if (!sdc__shard_name(base, ".gguf", &stem, &no, &count))
         return SDC_ERR(err, SDC_INVALID,
                        "%s: incomplete set: one of %llu parts, whose names are known only from one "
                        "like NAME-00001-of-%05llu.gguf",

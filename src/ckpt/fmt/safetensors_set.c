@@ -5,7 +5,6 @@
  * NAME-00001-of-0000N.safetensors and no index. Real indexes deviate in total_size and in their
  * names, so these are notes; what is missing is an error before anything is touched.
  */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -265,34 +264,13 @@ out:
 
 /* ---- shards without an index ---- */
 
-/* "STEM-00002-of-00003.safetensors", underscores too: the length of STEM and the numbers. */
-static bool shard_name(const char *name, size_t *stem, unsigned *no, unsigned *count) {
-    static const char like[] = "-ddddd-of-ddddd" SUFFIX;
-    const size_t n = strlen(name), m = sizeof like - 1;
-    if (n <= m)
-        return false;
-    const char *tail = name + n - m;
-    *stem = n - m;
-    *no = *count = 0;
-    for (size_t i = 0; i < m; i++) {
-        const bool digit = like[i] == 'd' && i < 15;
-        if (digit ? !isdigit((unsigned char)tail[i])
-                  : tail[i] != like[i] && !(i == 0 && tail[i] == '_'))
-            return false;
-        unsigned *to = i < 6 ? no : count;
-        if (digit)
-            *to = *to * 10 + (unsigned)(tail[i] - '0');
-    }
-    return *no >= 1 && *no <= *count;
-}
-
 static enum sdc_status check_shards(const struct set *s, struct sdc_error *err) {
     const char *path = s->ckpt->path;
     size_t stem = 0, stem0 = 0;
-    unsigned no, count = 0, count0 = 0;
+    uint64_t no, count = 0, count0 = 0;
     for (size_t i = 0; i < s->files.n; i++) {
         const char *name = s->files.items[i];
-        if (!shard_name(name, &stem, &no, &count))
+        if (!sdc__shard_name(name, SUFFIX, &stem, &no, &count))
             return SDC_ERR(err, SDC_USAGE,
                            "%s: the folder holds several safetensors files and no index; give one "
                            "of them, such as %s",
@@ -311,21 +289,22 @@ static enum sdc_status check_shards(const struct set *s, struct sdc_error *err) 
     if (s->files.n == count0)
         return SDC_OK;
     for (size_t i = 0; i < s->files.n; i++)
-        if (shard_name(s->files.items[i], &stem, &no, &count) && no != i + 1)
+        if (sdc__shard_name(s->files.items[i], SUFFIX, &stem, &no, &count) && no != i + 1)
             return SDC_ERR(err, SDC_INVALID,
-                           "%s: incomplete set: shard %zu of %u is missing (there is %s)", path,
-                           i + 1, count0, s->files.items[i]);
-    return SDC_ERR(err, SDC_INVALID, "%s: incomplete set: shard %zu of %u is missing", path,
-                   s->files.n + 1, count0);
+                           "%s: incomplete set: shard %zu of %llu is missing (there is %s)", path,
+                           i + 1, (unsigned long long)count0, s->files.items[i]);
+    return SDC_ERR(err, SDC_INVALID, "%s: incomplete set: shard %zu of %llu is missing", path,
+                   s->files.n + 1, (unsigned long long)count0);
 }
 
 static enum sdc_status without_index(struct set *s, struct sdc_error *err) {
     const struct sdc_ckpt_entry **sorted = NULL;
     size_t stem;
-    unsigned no, count;
+    uint64_t no, count;
     SDC_TRY(list(s->folder, SUFFIX, &s->files, err));
     /* a file alone is that file, unless its name says that it is one of several */
-    if (s->files.n > 1 || (s->files.n == 1 && shard_name(s->files.items[0], &stem, &no, &count))) {
+    if (s->files.n > 1 ||
+        (s->files.n == 1 && sdc__shard_name(s->files.items[0], SUFFIX, &stem, &no, &count))) {
         SDC_TRY(check_shards(s, err));
         SDC_TRY(sdc__ckpt_add_note(s->ckpt, SDC_NOTE_INFO, err,
                                    "no index: the shards are told by their names"));
