@@ -271,10 +271,24 @@ static bool bits_lead_to_new(const struct sdc_record_change *c) {
     return c->bits == 0;
 }
 
+/* Whether a change's numbers agree with each other; *what: the key that does not. */
+static bool agrees(const struct sdc_record_change *c, const char **key) {
+    const unsigned width = sdc_dtype_bits(c->dtype);
+    *key = "bits";
+    if ((width < 64 && c->bits >> width) || !bits_lead_to_new(c))
+        return false;
+    *key = "shift";
+    if (c->shift + width > (width < 8 ? 8 : 64) || (width >= 8 && c->shift > 0))
+        return false;
+    *key = "old or new";
+    return width >= 8 || !((c->old_raw | c->new_raw) >> width);
+}
+
 /* The line's texts as raw values, and whether they agree with each other. */
 static enum sdc_status understand(struct change_line *l, const char *what, struct sdc_error *err) {
     struct sdc_record_change *c = &l->c;
-    unsigned width = sdc_dtype_bits(c->dtype);
+    const unsigned width = sdc_dtype_bits(c->dtype);
+    const char *key;
     SDC_TRY(raw_of_hex(c, l->old_hex, "old", what, &c->old_raw, err));
     SDC_TRY(raw_of_hex(c, l->new_hex, "new", what, &c->new_raw, err));
     for (size_t i = 0; i < l->n_bits; i++) {
@@ -283,17 +297,33 @@ static enum sdc_status understand(struct change_line *l, const char *what, struc
                            i, (unsigned long long)l->bits[i], sdc_dtype_name(c->dtype), width);
         c->bits |= (uint64_t)1 << l->bits[i];
     }
-    if (!bits_lead_to_new(c))
-        return SDC_ERR(err, SDC_INVALID, "%s: bits: do not lead from old '%s' to new '%s'", what,
-                       l->old_hex, l->new_hex);
-    if (c->shift + width > (width < 8 ? 8 : 64) || (width >= 8 && c->shift > 0))
-        return SDC_ERR(err, SDC_INVALID, "%s: shift: %u for an %s", what, c->shift,
-                       sdc_dtype_name(c->dtype));
-    if (width < 8 && (c->old_raw | c->new_raw) >> width)
+    if (!agrees(c, &key)) {
+        if (strcmp(key, "bits") == 0)
+            return SDC_ERR(err, SDC_INVALID, "%s: bits: do not lead from old '%s' to new '%s'",
+                           what, l->old_hex, l->new_hex);
+        if (strcmp(key, "shift") == 0)
+            return SDC_ERR(err, SDC_INVALID, "%s: shift: %u for an %s", what, c->shift,
+                           sdc_dtype_name(c->dtype));
         return SDC_ERR(err, SDC_INVALID, "%s: old or new: beyond the %u bits of %s", what, width,
                        sdc_dtype_name(c->dtype));
+    }
     if (l->has_other != (c->op == SDC_OP_SWAP))
         return SDC_ERR(err, SDC_INVALID, "%s: other: expected with op swap only", what);
+    return SDC_OK;
+}
+
+/* Takes over the texts of c. */
+static enum sdc_status add_change(struct sdc_record *r, struct sdc_record_change *c,
+                                  const char *what, struct sdc_error *err) {
+    if ((r->n_changes & (r->n_changes + 1)) == 0) { /* 0, 1, 3, 7, ... */
+        struct sdc_record_change *grown =
+            sdc__realloc(r->changes, 2 * (r->n_changes + 1), sizeof *grown);
+        if (!grown)
+            return SDC_NOMEM(err, what);
+        r->changes = grown;
+    }
+    r->changes[r->n_changes++] = *c;
+    c->tensor = c->index = c->file = NULL;
     return SDC_OK;
 }
 
@@ -303,18 +333,8 @@ static enum sdc_status take_change(struct sdc_record *r, const struct sdc_json *
     enum sdc_status st = sdc__fields_read(&change_table, root, what, &l, err);
     if (st == SDC_OK)
         st = understand(&l, what, err);
-    if (st == SDC_OK && (r->n_changes & (r->n_changes + 1)) == 0) { /* 0, 1, 3, 7, ... */
-        struct sdc_record_change *grown =
-            sdc__realloc(r->changes, 2 * (r->n_changes + 1), sizeof *grown);
-        if (grown)
-            r->changes = grown;
-        else
-            st = SDC_NOMEM(err, what);
-    }
-    if (st == SDC_OK) {
-        r->changes[r->n_changes++] = l.c;
-        l.c.tensor = l.c.index = l.c.file = NULL;
-    }
+    if (st == SDC_OK)
+        st = add_change(r, &l.c, what, err);
     sdc__fields_release(&change_table, &l);
     return st;
 }
@@ -356,6 +376,7 @@ static enum sdc_status take_mended(struct sdc_record *r, const struct sdc_json *
 struct record_reader {
     struct sdc_record *r;
     bool has_header;
+    struct sdc_buf scratch;
 };
 
 static enum sdc_status take_kind(struct record_reader *reader, const struct sdc_json *root,
@@ -392,7 +413,20 @@ static enum sdc_status take_kind(struct record_reader *reader, const struct sdc_
 
 static enum sdc_status take_line(void *user, const char *line, size_t len, const char *what,
                                  struct sdc_error *err) {
+    struct record_reader *reader = user;
     struct sdc_json *root;
+    struct sdc_record_change c;
+    const char *key;
+    if (reader->has_header && !reader->r->verified && len <= SDC_MAX_JSON_LINE &&
+        sdc__record_change_scan(line, len, &reader->scratch, &c)) {
+        enum sdc_status added = agrees(&c, &key) ? add_change(reader->r, &c, what, err) : SDC_OK;
+        const bool taken = !c.tensor;
+        sdc__free(c.tensor);
+        sdc__free(c.index);
+        sdc__free(c.file);
+        if (taken || added != SDC_OK)
+            return added;
+    }
     SDC_TRY(sdc__line_parse(line, len, what, &root, err));
     enum sdc_status st = take_kind(user, root, what, err);
     sdc__json_free(root);
@@ -408,6 +442,7 @@ enum sdc_status sdc_record_read(const char *path, struct sdc_record *r, struct s
         st = SDC_ERR(err, SDC_INVALID, "%s: no alteration record: it has no header line", path);
     else if ((st == SDC_INVALID || st == SDC_LIMIT) && !reader.has_header)
         sdc_error_prefix(err, "%s: no alteration record", path);
+    sdc__buf_release(&reader.scratch);
     if (st == SDC_OK)
         *r = read;
     else

@@ -16,4 +16,10 @@ enum sdc_status sdc__record_change_append(const struct sdc_record_change *c, str
 enum sdc_status sdc__record_change_by_table(const struct sdc_record_change *c, char **line,
                                             struct sdc_error *err) SDC_MUST_CHECK;
 
+/* Reads such a line: true only where what was read is written as this very line, with its end.
+ * Else, and where there is no memory, the table is to say. scratch is overwritten; the texts of c
+ * are its own. Whether old, new and bits agree with each other is for the caller to ask. */
+bool sdc__record_change_scan(const char *line, size_t len, struct sdc_buf *scratch,
+                             struct sdc_record_change *c);
+
 #endif
