@@ -394,7 +394,8 @@ static enum sdc_status take_kind(struct record_reader *reader, const struct sdc_
     case HEADER:
         reader->has_header = true;
         SDC_TRY(sdc__fields_read(&header_table, root, what, &r->header, err));
-        if (r->header.has_identity == (r->header.n_files > 0))
+        if (r->header.has_identity ? r->header.n_files > 0
+                                   : r->header.n_files == 0 && r->header.planned > 0)
             return SDC_ERR(err, SDC_INVALID,
                            "%s: expected either identity (of a file) or files (of a set)", what);
         return SDC_OK;

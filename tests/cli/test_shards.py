@@ -9,10 +9,13 @@ import subprocess
 import sys
 import traceback
 
+import jsonschema
 import numpy as np
 from safetensors.numpy import load_file, save_file
 
 SDCLAB = os.environ["SDCLAB"]
+with open(os.path.join(os.environ["SDC_SOURCE_DIR"], "schemas", "record-1.json")) as schema:
+    RECORD_LINE = json.load(schema)
 STATE = {f"block.{i}.weight": np.arange(12, dtype=np.float32).reshape(3, 4) * (i + 1) for i in range(4)}
 NAMES = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
 
@@ -74,6 +77,21 @@ def test_altered_copy_and_in_place():
     for n in NAMES:
         for k, v in load_file(f"set/{n}").items():
             assert np.array_equal(v, STATE[k])
+
+
+def test_nothing_chosen():
+    """No site is a result too, whose record is read and undone like any other."""
+    make("set")
+    for how in (["--flips", 0], ["--rate", 0], ["--tensors", "none"]):
+        for where in (["-o", "out"], ["--in-place"]):
+            shutil.rmtree("out", ignore_errors=True)
+            record = json.loads(run("alter", "set", *where, *how, "--json"))["record"]
+            with open(record) as f:
+                jsonschema.validate(json.loads(f.readline()), RECORD_LINE)
+            run("undo", record, out="0 elements restored")
+            run("replay", record, "set", "-o", "again", "--force", "--no-record")
+            shutil.rmtree("again")
+            os.remove(record)
 
 
 def test_incomplete():
