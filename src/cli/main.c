@@ -6,5 +6,6 @@
 
 int main(int argc, char *argv[]) {
     sdc__reserve_streams();
+    sdc__survive_size_limit();
     return sdc_cli_main(argc, (const char *const *)argv, stdout, stderr);
 }

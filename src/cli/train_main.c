@@ -255,6 +255,7 @@ static int serve(const char *where) {
 int main(int argc, char *argv[]) {
     struct sdc_error err;
     sdc__reserve_streams();
+    sdc__survive_size_limit();
     const char *where = getenv(SDC_WORKER_ENV);
     if (where && argc == 1)
         return serve(where);

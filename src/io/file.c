@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/fs.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -85,6 +86,11 @@ void sdc__reserve_streams(void) {
     while (fd >= 0 && fd <= STDERR_FILENO);
     if (fd >= 0)
         (void)close(fd);
+}
+
+void sdc__survive_size_limit(void) {
+    const struct sigaction ignore = {.sa_handler = SIG_IGN};
+    (void)sigaction(SIGXFSZ, &ignore, NULL);
 }
 
 enum sdc_status sdc__file_temp(struct sdc_file *f, struct sdc_error *err) {

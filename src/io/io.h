@@ -169,6 +169,11 @@ unsigned sdc__temp_sweep(const char *folder);
  * still fails. Call first in main. */
 void sdc__reserve_streams(void);
 
+/* A write beyond the limit on file sizes fails with EFBIG, as one on a full disk does, instead of
+ * killing the program before it can say so and clean up. Call in main; programs that are executed
+ * later inherit it. */
+void sdc__survive_size_limit(void);
+
 /* ---- paths and folders ---- */
 
 /* "a/b" of "a/b/c", "." of "c", "/" of "/c"; NULL: no memory. Free with sdc__free. */

@@ -310,15 +310,18 @@ def test_full_disk():
     if not os.path.exists("/dev/full"):
         return
     write_st("in")
+    before = contents("in")
     for command in (["inspect", "in"], ["alter", "in", "--dry-run"], ["diff", "in", "in"]):
         with open("/dev/full", "w") as full:
             p = subprocess.run([SDCLAB, *command], stdout=full, stderr=subprocess.PIPE, text=True)
         assert p.returncode == 4 and "standard output" in p.stderr, (command, p)
     # a limit on file size stands for a disk that is full
-    p = subprocess.run(["bash", "-c", f"trap '' XFSZ; ulimit -f 8; {SDCLAB} alter in -o out --flips 3"],
-                       capture_output=True, text=True)
-    assert p.returncode == 4 and "out" in p.stderr, p
-    assert os.listdir(".") == ["in"]
+    for size in (0, 1, 8):
+        for where in ("-o out", "--in-place --at model/wide.weight[29,39]@lsb:1"):
+            p = subprocess.run(["bash", "-c", f"ulimit -f {size}; {SDCLAB} alter in {where}"],
+                               capture_output=True, text=True)
+            assert p.returncode == 4 and "File too large" in p.stderr, p
+            assert os.listdir(".") == ["in"] and contents("in") == before, os.listdir(".")
 
 
 def test_names_are_shown_harmlessly():
@@ -333,6 +336,19 @@ def test_names_are_shown_harmlessly():
         f["model/b.weight"] = f["model/a.weight"]
     run("inspect", "linked.h5", out="model/b.weight is another name of model/a.weight")
     assert as_json("inspect", "in")["files"][0]["tensors"][0]["name"] == "evil\x1b[31m\nname"
+
+
+def test_sites_are_named_by_any_name():
+    with h5py.File("in.h5", "w") as f:
+        f["a/weight"] = np.arange(6, dtype=np.float32)
+        f["tied"] = f["a/weight"]
+    changes = [as_json("alter", "in.h5", "-o", f"{n}.h5", "--at", f"{name}[3]@lsb:5", "--at", "a/weight[1]@lsb:5")
+               for n, name in enumerate(("a/weight", "tied"))]
+    assert contents("0.h5") == contents("1.h5") != contents("in.h5")
+    assert record_of(changes[1]["record"])[1]["tensor"] == "a/weight"
+    run("undo", changes[1]["record"])
+    assert contents("1.h5") == contents("in.h5")
+    run("alter", "in.h5", "-o", "2.h5", "--at", "a/weight[3]@lsb:5", "--at", "tied[3]@lsb:5", code=2, err="named twice")
 
 
 def test_undo_takes_the_file_beside_its_record():
