@@ -252,17 +252,31 @@ static enum sdc_status read_values(void *user, size_t tensor, uint64_t first, ui
     return sdc_ckpt_read(user, tensor, first, n, elements, err);
 }
 
+/* Sites may name a tensor by an alias, of which the support knows nothing. */
+static struct sdc_at *sites_by_name(const struct sdc_ckpt *ckpt, const struct sdc_choice *choice) {
+    struct sdc_at *at = sdc__alloc(choice->n_at, sizeof *at);
+    size_t tensor;
+    for (size_t i = 0; at && i < choice->n_at; i++) {
+        at[i] = choice->at[i]; /* texts borrowed */
+        if (sdc_ckpt_find(ckpt, at[i].tensor, &tensor))
+            at[i].tensor = (char *)(uintptr_t)sdc_ckpt_tensor(ckpt, tensor)->name;
+    }
+    return at;
+}
+
 static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choice,
                             const struct sdc_alter_options *options, struct sdc_plan *plan,
                             struct sdc_fault_list *list, struct sdc_error *err) {
     size_t n = sdc_ckpt_count(ckpt);
     const struct sdc_tensor_desc **descs = sdc__alloc(n, sizeof *descs);
-    if (!descs)
-        return SDC_NOMEM(err, "the tensors");
-    for (size_t i = 0; i < n; i++)
+    struct sdc_choice named = *choice;
+    named.at = sites_by_name(ckpt, choice);
+    enum sdc_status st = descs && named.at ? SDC_OK : SDC_NOMEM(err, "the tensors");
+    for (size_t i = 0; st == SDC_OK && i < n; i++)
         descs[i] = sdc_ckpt_tensor(ckpt, i);
     struct sdc_support *support = NULL;
-    enum sdc_status st = sdc_support_new(descs, n, choice, &support, err);
+    if (st == SDC_OK)
+        st = sdc_support_new(descs, n, &named, &support, err);
     if (st == SDC_OK && choice->not_result && !options->list)
         st = sdc_support_reduce(support, read_values, ckpt, err);
     if (st == SDC_OK) {
@@ -271,10 +285,11 @@ static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
         if (!options->list) {
             struct sdc_rng rng;
             sdc_rng_init(&rng, options->seed, SDC_RNG_FAULT_SITES, options->block, options->trial);
-            st = sdc_fault_list_draw(support, choice, &rng, list, err);
+            st = sdc_fault_list_draw(support, &named, &rng, list, err);
         }
     }
     sdc_support_free(support);
+    sdc__free(named.at);
     sdc__free(descs);
     if (st != SDC_OK)
         sdc_error_prefix(err, "%s", sdc_ckpt_path(ckpt));
