@@ -335,12 +335,32 @@ static enum sdc_status check_whole(const char *record_path, const struct sdc_rec
     return SDC_OK;
 }
 
+/* Whether what the record speaks of can be meant by this path: a file or folder, or the prefix that
+ * the names of a set's files begin with, which is neither. */
+static bool is_there(const struct sdc_record_header *h, const char *path) {
+    const char *base = sdc__path_base(path);
+    const size_t len = strlen(base);
+    if (sdc__path_exists(path) || h->has_identity)
+        return sdc__path_exists(path);
+    if (h->n_files == 0)
+        return true; /* nothing was altered: no file is needed */
+    if (strncmp(h->files[0].name, base, len) != 0 || h->files[0].name[len] != '.')
+        return false;
+    char *dir = sdc__path_dir(path);
+    char *file = dir ? sdc__path_join(dir, h->files[0].name) : NULL;
+    const bool there = file && sdc__path_exists(file);
+    sdc__free(file);
+    sdc__free(dir);
+    return there;
+}
+
 /* FILE of FILE.sdc.jsonl or FILE.2.sdc.jsonl, if there is one: a file that was renamed with its
  * record, or whose name is not UTF-8, which JSON cannot hold. */
-static bool of_record_name(const char *record_path, char **file) {
+static bool of_record_name(const char *record_path, const struct sdc_record_header *h,
+                           char **file) {
     for (size_t len = strlen(record_path); len > 0; len--) {
         char *stem = record_path[len - 1] == '.' ? sdc__strndup(record_path, len - 1) : NULL;
-        if (stem && sdc__record_is_default(record_path, stem) && sdc__path_exists(stem)) {
+        if (stem && sdc__record_is_default(record_path, stem) && is_there(h, stem)) {
             *file = stem;
             return true;
         }
@@ -361,15 +381,16 @@ static enum sdc_status find_file(const char *record_path, const struct sdc_recor
     sdc__free(dir);
     if (!beside)
         return SDC_NOMEM(err, "a path");
-    bool there = sdc__path_exists(beside);
-    if (there && (sdc__record_is_default(record_path, named) || !sdc__path_exists(named))) {
+    bool there = is_there(&record->header, beside),
+         there_as_named = is_there(&record->header, named);
+    if (there && (sdc__record_is_default(record_path, named) || !there_as_named)) {
         *file = beside;
         return SDC_OK;
     }
     sdc__free(beside);
-    if (!sdc__path_exists(named) && of_record_name(record_path, file))
+    if (!there_as_named && of_record_name(record_path, &record->header, file))
         return SDC_OK;
-    if (!sdc__path_exists(named))
+    if (!there_as_named)
         return SDC_ERR(err, SDC_NOT_FOUND, "%s: its file %s is neither there nor beside the record",
                        record_path, named);
     *file = sdc__strdup(named);

@@ -370,6 +370,30 @@ def test_undo_takes_the_file_beside_its_record():
     run("undo", "out.jsonl", out="run2/out: 3 elements restored")
 
 
+def test_undo_of_a_prefix():
+    """The prefix of a set is no file; its record lies beside the files, and the folder may be moved."""
+    source = os.path.join(os.environ["SDC_SOURCE_DIR"], "tests", "data", "tensorbundle", "adam")
+    os.mkdir("run")
+    for name in os.listdir(source):
+        shutil.copy(os.path.join(source, name), "run")
+    before = {name: contents(f"run/{name}") for name in os.listdir("run")}
+    for where in ("run", "moved"):
+        records = [as_json("alter", "run/ckpt-1", "--in-place", "--flips", 3, "--seed", s)["record"] for s in (1, 2)]
+        assert {name: contents(f"run/{name}") for name in before} != before
+        if where != "run":
+            os.rename("run", where)
+            records = [r.replace("run", where) for r in records]
+        run("undo", records[0], code=3, err="nothing was changed")
+        for record in reversed(records):
+            run("undo", record, out="3 elements restored")
+        assert {name: contents(f"{where}/{name}") for name in before} == before
+        for record in records:
+            os.remove(record)
+    record = as_json("alter", "moved/ckpt-1", "--in-place")["record"]
+    os.rename("moved/ckpt-1.data-00000-of-00001", "away")
+    run("undo", record, code=4, err="moved/ckpt-1.data-00000-of-00001")
+
+
 def test_undo_goes_by_the_name_of_the_record():
     """A name that JSON cannot hold, and one that was changed together with the record's."""
     write_st("in")
