@@ -3,6 +3,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
@@ -261,6 +262,24 @@ static enum sdc_status write(const char *path, const struct sdc_buf *text,
     return st;
 }
 
+/* A seal may replace a seal, never what it seals, by whatever name. */
+static enum sdc_status check_output(const struct sdc_ckpt *ckpt, const char *to, bool replace,
+                                    struct sdc_error *err) {
+    struct stat out, in;
+    if (!sdc__path_exists(to))
+        return SDC_OK;
+    if (!replace)
+        return SDC_ERR(err, SDC_EXISTS, "%s: exists already", to);
+    for (size_t i = 0; i < sdc_ckpt_files(ckpt); i++) {
+        const char *file = sdc_ckpt_file(ckpt, i).path;
+        if (stat(to, &out) == 0 && stat(file, &in) == 0 && out.st_dev == in.st_dev &&
+            out.st_ino == in.st_ino)
+            return SDC_ERR(err, SDC_USAGE, "%s: is %s, which is to be sealed; name another output",
+                           to, file);
+    }
+    return SDC_OK;
+}
+
 enum sdc_status sdc_seal(const char *path, const struct sdc_seal_options *options,
                          struct sdc_seal_result *result, struct sdc_error *err) {
     struct sdc_buf text = SDC_BUF_INIT;
@@ -270,10 +289,7 @@ enum sdc_status sdc_seal(const char *path, const struct sdc_seal_options *option
     if (!to)
         return SDC_NOMEM(err, path);
     SDC_TRY_OUT(st, sdc_ckpt_open(path, options->open, &s.ckpt, err));
-    if (!options->replace && sdc__path_exists(to)) { /* before the whole is read */
-        st = SDC_ERR(err, SDC_EXISTS, "%s: exists already", to);
-        goto out;
-    }
+    SDC_TRY_OUT(st, check_output(s.ckpt, to, options->replace, err)); /* before all is read */
     SDC_TRY_OUT(st, make(&s, options->threads, err));
     SDC_TRY_OUT(st, write(to, &text, options, err));
     s.result.n_files = sdc_ckpt_files(s.ckpt);

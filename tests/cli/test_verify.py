@@ -82,6 +82,12 @@ def test_a_seal_holds_the_digests_of_the_elements():
     run("seal", "a.safetensors", code=4, err="exists already")
     run("seal", "a.safetensors", "--force", "--threads", 1)
     assert open("a.safetensors.seal", "rb").read() == first  # equal checkpoints, equal seals
+    os.symlink("a.safetensors", "link")
+    before = open("a.safetensors", "rb").read()
+    for to in ("a.safetensors", "./a.safetensors", "link"):  # a seal never takes the place of what it seals
+        run("seal", "a.safetensors", "-f", "-o", to, code=2, err="which is to be sealed")
+        assert open("a.safetensors", "rb").read() == before
+    os.remove("link")
     assert not [n for n in os.listdir(".") if n.startswith(".sdc-tmp")]
 
 
