@@ -135,6 +135,13 @@ static void length_fields(void **state) {
     make(100000001, "{}", 2, 0);
     assert_status(SDC_LIMIT, sdc_ckpt_open(path, NULL, &c, &err));
     assert_message_has("header too large: 100000001 bytes");
+    assert_message_has("over the reference reader's limit of 100000000; --max-header");
+    const struct sdc_ckpt_options more = {.max_header = 100000001}, less = {.max_header = 1};
+    assert_status(SDC_INVALID, sdc_ckpt_open(path, &more, &c, &err));
+    assert_message_has("invalid header length: 100000001 bytes, the file has 2");
+    make(2, "{}", 2, 0);
+    assert_status(SDC_LIMIT, sdc_ckpt_open(path, &less, &c, &err));
+    assert_message_has("over the given limit of 1;");
     make(UINT64_MAX, "{}", 2, 0);
     assert_status(SDC_LIMIT, sdc_ckpt_open(path, NULL, &c, &err));
     make(100000000, "{}", 2, 0); /* allowed as such: nothing may be allocated before the check */

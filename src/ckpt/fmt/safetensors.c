@@ -195,19 +195,24 @@ static enum sdc_status check_cover(struct sdc_ckpt *ckpt, size_t first, unsigned
     return SDC_OK;
 }
 
-static enum sdc_status read_header(const struct sdc_file *f, char **text, uint64_t *len,
-                                   struct sdc_error *err) {
+/* max: bytes of a header, 0 for the reference reader's limit. */
+static enum sdc_status read_header(const struct sdc_file *f, uint64_t max, char **text,
+                                   uint64_t *len, struct sdc_error *err) {
     unsigned char raw[8];
+    if (max == 0)
+        max = SDC_MAX_ST_HEADER;
     if (f->size < sizeof raw)
         return SDC_ERR(err, SDC_INVALID, "%s: header too small: the file has %llu bytes", f->path,
                        (unsigned long long)f->size);
     SDC_TRY(sdc__file_read(f, 0, raw, sizeof raw, err));
     *len = sdc_num_load(SDC_DTYPE_U64, raw, false);
-    if (*len > SDC_MAX_ST_HEADER)
+    if (*len > max)
         return SDC_ERR_AT(err, SDC_LIMIT, 0,
-                          "%s: header too large: %llu bytes, over the reference reader's limit of "
-                          "%u",
-                          f->path, (unsigned long long)*len, SDC_MAX_ST_HEADER);
+                          "%s: header too large: %llu bytes, over the %s limit of %llu; "
+                          "--max-header sets another",
+                          f->path, (unsigned long long)*len,
+                          max == SDC_MAX_ST_HEADER ? "reference reader's" : "given",
+                          (unsigned long long)max);
     if (*len > f->size - sizeof raw)
         return SDC_ERR_AT(err, SDC_INVALID, 0,
                           "%s: invalid header length: %llu bytes, the file has %llu after it; "
@@ -230,7 +235,7 @@ enum sdc_status sdc__st_read(struct sdc_ckpt *ckpt, unsigned member, const struc
     uint64_t len = 0;
     struct sdc_json *root = NULL;
     const size_t first = ckpt->n;
-    SDC_TRY_OUT(st, read_header(f, &text, &len, err));
+    SDC_TRY_OUT(st, read_header(f, ckpt->options->max_header, &text, &len, err));
     SDC_TRY_OUT(st, sdc__json_parse(text, (size_t)len, f->path, &root, err));
     if (sdc__json_type(root) != SDC_JSON_OBJECT) {
         st = SDC_ERR(err, SDC_INVALID, "%s: header: expected an object, found %s", f->path,
