@@ -7,7 +7,7 @@
 
 #define SDC_MAX_RANK          32                    /* dimensions of a tensor (HDF5's own limit) */
 #define SDC_MAX_NAME          4096                  /* bytes of a tensor name */
-#define SDC_MAX_TENSORS       1000000               /* tensors in one file */
+#define SDC_MAX_TENSORS       4000000               /* tensors in one file */
 #define SDC_MAX_MEMBERS       100000                /* files of one checkpoint */
 #define SDC_MAX_JSON          (256u * 1024 * 1024)  /* bytes of one JSON document */
 #define SDC_MAX_JSON_LINE     (16u * 1024 * 1024)   /* bytes of one line of JSON lines */

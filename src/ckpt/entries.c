@@ -56,7 +56,8 @@ static size_t utf8_sequence(const unsigned char *s, size_t len) {
 
 bool sdc__utf8_valid(const char *s, size_t len) {
     for (size_t i = 0; i < len;) {
-        size_t n = utf8_sequence((const unsigned char *)s + i, len - i);
+        size_t n =
+            (unsigned char)s[i] < 0x80 ? 1 : utf8_sequence((const unsigned char *)s + i, len - i);
         if (n == 0)
             return false;
         i += n;

@@ -5,6 +5,7 @@ set against the single file of the same state. Deviations are those of real inde
 import json
 import os
 import shutil
+import struct
 import subprocess
 import sys
 import traceback
@@ -123,6 +124,45 @@ def test_bad_indexes():
     with open(index, "r+") as f:
         f.truncate(60)
     run("inspect", index, code=3, err="model.safetensors.index.json")
+
+
+def put(path, header, data):
+    text = json.dumps(header).encode() if not isinstance(header, bytes) else header
+    with open(path, "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text + data)
+
+
+def test_types_in_shards():
+    """What a shard lists as NAME:bytes is NAME in the index."""
+    shutil.rmtree("types", ignore_errors=True)
+    os.makedirs("types")
+    put("types/m.safetensors", {"x": {"dtype": "NEW", "shape": [5], "data_offsets": [0, 3]},
+                                "y": {"dtype": "F4", "shape": [2], "data_offsets": [3, 4]}}, bytes(4))
+    with open("types/m.index.json", "w") as f:
+        json.dump({"weight_map": {"x": "m.safetensors", "y": "m.safetensors"}}, f)
+    out = run("inspect", "types", out="x:bytes")
+    assert "not in the index" not in out, out
+    run("alter", "types", "-o", "types-out", "--at", "x:bytes[1]@lsb:7", "--at", "y[1]@lsb:2", "--no-record")
+    with open("types-out/m.safetensors", "rb") as f:
+        assert f.read()[-4:] == bytes([0, 0x80, 0, 0x40])
+    shutil.rmtree("types-out")
+
+
+def test_large_headers():
+    """A header over the reference reader's limit opens when asked to, in bounded time and memory."""
+    n = 1_100_000
+    header = ("{" + ",".join(f'"model.layers.{i:07}.mlp.experts.weight_{"x" * 5}":'
+                             f'{{"dtype":"U8","shape":[1],"data_offsets":[{i},{i + 1}]}}' for i in range(n)) + "}").encode()
+    assert len(header) > 100_000_000
+    put("large.safetensors", header, bytes(n))
+    run("inspect", "large.safetensors", code=3, err="over the reference reader's limit of 100000000; --max-header")
+    p = subprocess.Popen([SDCLAB, "inspect", "--max-header", "200000000", "large.safetensors"], stdout=subprocess.PIPE)
+    last = p.stdout.read()[-80:]
+    _, status, usage = os.wait4(p.pid, 0)
+    p.returncode = os.waitstatus_to_exitcode(status)
+    assert p.returncode == 0 and b"1,100,000  tensors" in last, (p.returncode, last)
+    assert usage.ru_maxrss < 1000 * 1024 and usage.ru_utime < 30, usage  # a tree of it took 1.7 GB
+    os.remove("large.safetensors")
 
 
 def test_notes():

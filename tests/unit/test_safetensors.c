@@ -54,7 +54,7 @@ static void rules_of_the_reference_reader(void **state) {
         {"{}", 0, SDC_OK, NULL},
         {"{" T("a", "F8_E4M3", "[3]", "[0,3]") "}", 3, SDC_OK, "a"},
         {"{" T("a", "F4", "[4]", "[0,2]") "}", 2, SDC_OK, "a"},
-        {"{" T("a", "Q7_NEW", "[5]", "[0,3]") "}", 3, SDC_OK, "a"}, /* the list is open */
+        {"{" T("a", "Q7_NEW", "[5]", "[0,3]") "}", 3, SDC_OK, "a:bytes"}, /* the list is open */
         {"{" T("", "U8", "[1]", "[0,1]") "}", 1, SDC_OK, ""},
         {"{\"a\":{\"dtype\":\"U8\",\"extra\":1,\"shape\":[1],\"data_offsets\":[0,1]}}", 1, SDC_OK,
          "a"},
@@ -105,7 +105,39 @@ static void rules_of_the_reference_reader(void **state) {
          "duplicate"},
         {"{" T("a", "U8", "[1]", "[0,1]"), 1, SDC_INVALID, "JSON"},
         {"{\"__metadata__\":{\"a\":\"b\"}", 0, SDC_INVALID, "JSON"},
-        {"{\"a\":{\"dtype\":\"U8\"}}}", 0, SDC_INVALID, "JSON"},
+        {"{\"__metadata__\":{}}}", 0, SDC_INVALID, "JSON"},
+        /* what is written in another way is the same */
+        {"\n{ \"\\u0061\" : { \"data_offsets\" : [ 0 , 4 ] , \"shape\" : [ 2 , 2 ] , \"dtype\" : "
+         "\"U\\u0038\" } } ",
+         4, SDC_OK, "a"},
+        {"{\"a\\\"}\\\\\":{\"x\":[{\"]\":\"\\\"}\"}],\"dtype\":\"U8\",\"shape\":[1],\"data_"
+         "offsets\":[0,1]}}",
+         1, SDC_OK, "a\"}\\"},
+        {"{" T("a", "U8", "[-0]", "[0,0]") "}", 0, SDC_OK, "a"},
+        {"{" T("a", "U8", "[01]", "[0,1]") "}", 1, SDC_INVALID, "JSON"},
+        {"{" T("a", "U8", "[1,]", "[0,1]") "}", 1, SDC_INVALID, "JSON"},
+        {"{" T("a", "U8", "[1", "[0,1]") "}", 1, SDC_INVALID, "JSON"},
+        {"{" T("a", "U8", "[1]", "[0,1]") ",}", 1, SDC_INVALID, "JSON at byte 53"},
+        {"{" T("a", "U8", "[1]", "[0,1]") "} {}", 1, SDC_INVALID, "the end of the header"},
+        {"{" T("a", "U8", "[1]", "[0,1]") " " T("b", "U8", "[1]", "[0,1]") "}", 1, SDC_INVALID,
+         "JSON"},
+        {"{\"a\" 1}", 0, SDC_INVALID, "JSON at byte 5"},
+        {"{\"a\":}", 0, SDC_INVALID, "JSON"},
+        {"{\"a\":,}", 0, SDC_INVALID, "JSON"},
+        {"{\"a\":{]}", 0, SDC_INVALID, "JSON"},
+        {"{\"a\nb\":1}", 0, SDC_INVALID, "JSON"},
+        {"{\"a\\", 0, SDC_INVALID, "JSON"},
+        {"{a:1}", 0, SDC_INVALID, "JSON at byte 1"},
+        /* duplicates */
+        {"{" T("a", "U8", "[1]", "[0,1]") "," T("\\u0061", "U8", "[1]", "[1,2]") "}", 2,
+         SDC_INVALID, "duplicate"},
+        {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1,
+         SDC_INVALID, "duplicate"},
+        {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, SDC_INVALID, "duplicate"},
+        {"{\"__metadata__\":{\"a\":\"\",\"a\":\"\"}}", 0, SDC_INVALID, "duplicate"},
+        {"{" T("__metadata__", "U8", "[1]", "[0,1]") "}", 1, SDC_INVALID, "__metadata__"},
+        {"{" T("a", "NEW", "[1]", "[0,1]") "," T("a:bytes", "U8", "[1]", "[1,2]") "}", 2,
+         SDC_INVALID, "a:bytes: a duplicate"},
         {"{\"\xff\":1}", 0, SDC_INVALID, "not UTF-8"},
         {"{\"\xed\xa0\x80\":1}", 0, SDC_INVALID, "not UTF-8"},
         {"{\"a\\u0000b\":1}", 0, SDC_INVALID, "JSON"},
@@ -155,33 +187,67 @@ static void length_fields(void **state) {
     assert_message_has("JSON");
 }
 
-/* What is none of our types, or a type of ours that safetensors does not have, is listed and
- * locked, and the rest of the file can be altered. */
-static void foreign_types_are_locked(void **state) {
+/* Types whose packing or meaning nothing says are bytes, as many as their offsets say. Complex
+ * numbers are pairs. What F4's shape counts are elements of four bits, the first in the low ones
+ * (PyTorch, torch/headeronly/util/Float4_e2m1fn_x2.h). */
+static void types_of_other_widths(void **state) {
     (void)state;
-    static const char header[] = "{" T("a", "F6_E2M3", "[4]", "[0,3]") ","    //
-        T("b", "C64", "[1]", "[3,11]") "," T("c", "U2", "[4]", "[11,12]") "," //
-        T("d", "F16", "[1]", "[12,14]") "}";
+    static const char header[] = "{" T("a", "F6_E2M3", "[4]", "[0,3]") ","           //
+        T("b", "C64", "[3,1]", "[3,27]") "," T("c", "NEW", "[9,9]", "[27,28]") ","   //
+        T("d", "F4", "[2,3]", "[28,31]") "," T("e", "F8_E8M0", "[1]", "[31,32]") "," //
+        T("f", "F16", "[1]", "[32,34]") "," T("g", "C64", "[]", "[34,42]") "}";
+    static const struct {
+        const char *name, *text;
+        enum sdc_dtype dtype;
+        unsigned rank;
+        uint64_t shape[2], n, at;
+    } rows[] = {{"a:bytes", "U8", SDC_DTYPE_U8, 1, {3}, 3, 0},
+                {"b", "C64", SDC_DTYPE_F32, 3, {3, 1}, 6, 3},
+                {"c:bytes", "U8", SDC_DTYPE_U8, 1, {1}, 1, 27},
+                {"d", "F4", SDC_DTYPE_F4, 2, {2, 3}, 6, 28},
+                {"e", "F8_E8M0", SDC_DTYPE_F8_E8M0, 1, {1}, 1, 31},
+                {"f", "F16", SDC_DTYPE_F16, 1, {1}, 1, 32},
+                {"g", "C64", SDC_DTYPE_F32, 1, {2}, 2, 34}};
+    const uint64_t data = 8 + sizeof header - 1;
     struct sdc_ckpt *c;
     struct sdc_span span;
-    char buffer[8];
-    make(sizeof header - 1, header, sizeof header - 1, 14);
+    unsigned char x[6];
+    float pair[6];
+    make(sizeof header - 1, header, sizeof header - 1, 42); /* byte k holds k */
     assert_ok(sdc_ckpt_open(path, NULL, &c, &err));
-    static const char *const locked[] = {"type F6_E2M3: not alterable", "type C64: not alterable",
-                                         "type U2 is unknown"};
-    for (size_t i = 0; i < 3; i++) {
+    assert_int_equal(sdc_ckpt_count(c), 7);
+    for (size_t i = 0; i < 7; i++) {
         const struct sdc_tensor_desc *d = sdc_ckpt_tensor(c, i);
-        assert_false(d->dtype_known);
-        assert_string_equal(d->locked, locked[i]);
-        assert_status(SDC_UNSUPPORTED, sdc_ckpt_map(c, i, 0, &span, &err));
-        assert_message_has(locked[i]);
-        assert_status(SDC_UNSUPPORTED, sdc_ckpt_read(c, i, 0, 1, buffer, &err));
+        assert_string_equal(d->name, rows[i].name);
+        assert_string_equal(d->dtype_text, rows[i].text);
+        assert_int_equal(d->dtype, rows[i].dtype);
+        assert_int_equal(d->rank, rows[i].rank);
+        assert_memory_equal(d->shape, rows[i].shape,
+                            (d->rank < 2 ? d->rank : 2) * sizeof *d->shape);
+        assert_int_equal(d->n_elems, rows[i].n);
+        assert_null(d->locked);
+        assert_ok(sdc_ckpt_map(c, i, 0, &span, &err));
+        assert_int_equal(span.offset, data + rows[i].at);
+        assert_false(span.big_endian);
     }
-    assert_int_equal(sdc_ckpt_stored_size(c, 2), 1);
-    assert_ok(sdc_ckpt_map(c, 3, 0, &span, &err));
-    assert_int_equal(span.offset, 8 + sizeof header - 1 + 12);
-    assert_int_equal(span.size, 2);
-    assert_false(span.big_endian);
+    assert_string_equal(sdc_ckpt_storage(c, 0), "F6_E2M3, as bytes");
+    assert_int_equal(sdc_ckpt_tensor(c, 1)->shape[2], 2); /* real and imaginary part */
+    assert_ok(sdc_ckpt_map(c, 1, 3, &span, &err));
+    assert_int_equal(span.offset, data + 3 + 12);
+    assert_int_equal(span.size, 4);
+    assert_ok(sdc_ckpt_read(c, 1, 0, 6, pair, &err)); /* at an odd address */
+    uint32_t third;
+    memcpy(&third, &pair[2], 4);
+    assert_int_equal(third, 0x0e0d0c0b);
+    /* bytes 28, 29, 30 are 0x1c, 0x1d, 0x1e */
+    static const unsigned char nibbles[] = {0xc, 1, 0xd, 1, 0xe, 1};
+    assert_ok(sdc_ckpt_read(c, 3, 0, 6, x, &err));
+    assert_memory_equal(x, nibbles, 6);
+    for (unsigned k = 0; k < 6; k++) {
+        assert_ok(sdc_ckpt_map(c, 3, k, &span, &err));
+        assert_int_equal(span.offset, data + 28 + k / 2);
+        assert_int_equal(span.shift, k % 2 * 4);
+    }
     sdc_ckpt_close(c);
 }
 
@@ -250,7 +316,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_of_the_reference_reader),
         cmocka_unit_test(length_fields),
-        cmocka_unit_test(foreign_types_are_locked),
+        cmocka_unit_test(types_of_other_widths),
         cmocka_unit_test(every_changed_byte_is_survived),
         cmocka_unit_test(a_file_that_shrinks_is_reported),
     };

@@ -150,7 +150,6 @@ static enum sdc_status add_shards(struct set *s, struct sdc_error *err) {
         SDC_TRY(add_member(s, s->files.items[i], err));
     for (size_t i = 0; i < s->files.n; i++) {
         const struct sdc_file *f;
-        const size_t before = s->ckpt->n;
         unsigned char head[64];
         SDC_TRY(sdc__ckpt_member(s->ckpt, (unsigned)(s->first + i), &f, err));
         size_t n = f->size < sizeof head ? (size_t)f->size : sizeof head;
@@ -159,10 +158,13 @@ static enum sdc_status add_shards(struct set *s, struct sdc_error *err) {
             return SDC_ERR(err, SDC_UNSUPPORTED, "%s: a shard that is no safetensors file",
                            f->path);
         SDC_TRY(sdc__st_read(s->ckpt, (unsigned)(s->first + i), f, err));
-        for (size_t k = before; k < s->ckpt->n; k++)
-            s->ckpt->entries[k].key2 = s->first + i;
     }
     return SDC_OK;
+}
+
+/* The shard of a tensor; all tensors have one piece, empty ones too. */
+static const char *file_of(const struct sdc_ckpt *c, const struct sdc_ckpt_entry *e) {
+    return c->members[e->pieces[0].file]->name;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -184,8 +186,29 @@ static enum sdc_status sort_entries(const struct set *s, const struct sdc_ckpt_e
     for (size_t i = 1; i < c->n; i++)
         if (strcmp((*sorted)[i - 1]->name, (*sorted)[i]->name) == 0)
             return SDC_ERR(err, SDC_INVALID, "%s: tensor %s is in %s and in %s", c->path,
-                           (*sorted)[i]->name, c->members[(*sorted)[i - 1]->key2]->name,
-                           c->members[(*sorted)[i]->key2]->name);
+                           (*sorted)[i]->name, file_of(c, (*sorted)[i - 1]),
+                           file_of(c, (*sorted)[i]));
+    return SDC_OK;
+}
+
+static enum sdc_status find(const struct sdc_ckpt *c, const struct sdc_ckpt_entry **sorted,
+                            const char *name, const struct sdc_ckpt_entry **found,
+                            struct sdc_error *err) {
+    struct sdc_ckpt_entry wanted = {.name = (char *)(uintptr_t)name};
+    const struct sdc_ckpt_entry *key = &wanted, **at = NULL;
+    if (c->n)
+        at = bsearch(&key, sorted, c->n, sizeof *sorted, by_name);
+    *found = at ? *at : NULL;
+    if (at)
+        return SDC_OK;
+    wanted.name = sdc__asprintf("%s:bytes", name); /* of a type that we do not know */
+    if (!wanted.name)
+        return SDC_NOMEM(err, c->path);
+    if (c->n)
+        at = bsearch(&key, sorted, c->n, sizeof *sorted, by_name);
+    if (at && sdc__st_is_bytes(*at))
+        *found = *at;
+    sdc__free(wanted.name);
     return SDC_OK;
 }
 
@@ -197,16 +220,13 @@ static enum sdc_status check_map(const struct set *s, const struct sdc_json *map
     *mapped = 0;
     for (const char *k = sdc__json_next_key(map, NULL); k; k = sdc__json_next_key(map, k)) {
         const char *file;
-        struct sdc_ckpt_entry wanted = {.name = (char *)(uintptr_t)k};
-        const struct sdc_ckpt_entry *key = &wanted;
+        const struct sdc_ckpt_entry *found;
         SDC_TRY(sdc__json_as_str(sdc__json_get(map, k), c->path, &file, err));
-        const struct sdc_ckpt_entry **found =
-            c->n ? bsearch(&key, sorted, c->n, sizeof *sorted, by_name) : NULL;
-        if (!found || strcmp(c->members[(*found)->key2]->name, file) != 0)
+        SDC_TRY(find(c, sorted, k, &found, err));
+        if (!found || strcmp(file_of(c, found), file) != 0)
             return SDC_ERR(err, SDC_INVALID,
                            "%s: incomplete set: tensor %s is not in its file %s%s%s", c->path, k,
-                           file, found ? ", but in " : "",
-                           found ? c->members[(*found)->key2]->name : "");
+                           file, found ? ", but in " : "", found ? file_of(c, found) : "");
         (*mapped)++;
     }
     return SDC_OK;
