@@ -161,7 +161,8 @@ def test_large_headers():
     _, status, usage = os.wait4(p.pid, 0)
     p.returncode = os.waitstatus_to_exitcode(status)
     assert p.returncode == 0 and b"1,100,000  tensors" in last, (p.returncode, last)
-    assert usage.ru_maxrss < 1000 * 1024 and usage.ru_utime < 30, usage  # a tree of it took 1.7 GB
+    if not os.environ.get("SDC_SANITIZE"):  # a sanitizer's shadow and quarantine are twice what is measured
+        assert usage.ru_maxrss < 1000 * 1024 and usage.ru_utime < 30, usage  # a tree of it took 1.7 GB
     os.remove("large.safetensors")
 
 
