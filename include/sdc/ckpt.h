@@ -69,6 +69,8 @@ struct sdc_ckpt_file {
     const char *name; /* relative; borrowed */
     const char *path; /* to open it; borrowed */
     uint64_t size;
+    bool
+        links_out; /* of a set: a symbolic link out of its folder, which is never written through */
 };
 SDC_API size_t sdc_ckpt_files(const struct sdc_ckpt *ckpt);
 SDC_API struct sdc_ckpt_file sdc_ckpt_file(const struct sdc_ckpt *ckpt, size_t i);

@@ -44,7 +44,10 @@ enum sdc_status sdc__job_target(struct sdc_job *job, unsigned i, struct sdc_file
     *f = &job->files[i];
     if ((*f)->fd >= 0)
         return SDC_OK;
-    const char *path = job->targets[i] ? job->targets[i] : sdc_ckpt_file(job->plan.ckpt, i).path;
+    const struct sdc_ckpt_file own = sdc_ckpt_file(job->plan.ckpt, i);
+    const char *path = job->targets[i] ? job->targets[i] : own.path;
+    if (own.links_out && !job->targets[i] && !job->options->output)
+        return SDC_ERR(err, SDC_INVALID, "%s: " SDC_LINKS_OUT "; alter a copy (-o)", path);
     const enum sdc_file_mode mode = job->options->dry_run ? SDC_FILE_READ : SDC_FILE_UPDATE;
     SDC_TRY(sdc__file_open(path, mode, *f, err));
     if (!job->in_place)

@@ -79,6 +79,8 @@ bool sdc__identity_equal(const struct sdc_file_identity *a, const struct sdc_fil
 enum sdc_status sdc__lock_where_possible(struct sdc_file *f, bool exclusive,
                                          struct sdc_error *err) SDC_MUST_CHECK;
 
+#define SDC_LINKS_OUT "unsafe path: a link out of the folder of its set, expected a file in it"
+
 /* "tensor[2,0]" or "the CRC-32 of member data/0" for messages. */
 #define SDC_SITE_TEXT 512
 void sdc__patch_text(const struct sdc_patch *p, char text[SDC_SITE_TEXT]);

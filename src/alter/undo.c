@@ -30,25 +30,26 @@ static const struct sdc_file_identity *identity_of(const struct undo *u, size_t 
                                           : &u->record->header.files[i].identity;
 }
 
-/* A set's files are named relative to its folder, and only below it. */
+/* A set's files are named relative to its folder, and only below it, also once links are followed.
+ */
 static enum sdc_status open_file(struct undo *u, size_t i, struct sdc_error *err) {
     const struct sdc_record_header *h = &u->record->header;
-    char *path = NULL;
-    if (h->has_identity) {
-        path = sdc__strdup(u->path);
-    } else if (!sdc__path_is_below(h->files[i].name)) {
+    const bool is_set = !h->has_identity;
+    char *dir = NULL, *path = NULL;
+    if (is_set && !sdc__path_is_below(h->files[i].name))
         return SDC_ERR(err, SDC_INVALID, "%s: its file \"%s\" is not below its folder",
                        u->record_path, h->files[i].name);
-    } else if (sdc__path_is_dir(u->path)) {
-        path = sdc__path_join(u->path, h->files[i].name);
-    } else {
-        char *dir = sdc__path_dir(u->path);
-        path = dir ? sdc__path_join(dir, h->files[i].name) : NULL;
-        sdc__free(dir);
-    }
+    if (is_set)
+        dir = sdc__path_is_dir(u->path) ? sdc__strdup(u->path) : sdc__path_dir(u->path);
+    path = !is_set ? sdc__strdup(u->path) : dir ? sdc__path_join(dir, h->files[i].name) : NULL;
+    enum sdc_status st = SDC_OK;
     if (!path)
-        return SDC_NOMEM(err, "a path");
-    enum sdc_status st = sdc__file_open(path, SDC_FILE_UPDATE, &u->files[i], err);
+        st = SDC_NOMEM(err, "a path");
+    else if (is_set && sdc__path_leaves(dir, path))
+        st = SDC_ERR(err, SDC_INVALID, "%s: " SDC_LINKS_OUT "; nothing was changed", path);
+    if (st == SDC_OK)
+        st = sdc__file_open(path, SDC_FILE_UPDATE, &u->files[i], err);
+    sdc__free(dir);
     sdc__free(path);
     return st == SDC_OK ? sdc__lock_where_possible(&u->files[i], true, err) : st;
 }

@@ -72,7 +72,7 @@ static enum sdc_status finish(struct sdc_ckpt *ckpt, struct sdc_error *err) {
             ckpt->names[ckpt->n_names++] = (struct sdc_ckpt_name){e->aliases[a], i};
     }
     sort(ckpt->names, n_names, sizeof *ckpt->names, by_any_name);
-    return SDC_OK;
+    return sdc__ckpt_note_links(ckpt, err);
 }
 
 /* Opens what path names, if it is a file, and reads its head. */

@@ -55,6 +55,29 @@ enum sdc_status sdc__ckpt_adopt(struct sdc_ckpt *ckpt, struct sdc_file *file,
     return SDC_OK;
 }
 
+/* The set's folder: path without the name at its end. */
+static char *folder_of(const char *path, const char *name) {
+    const size_t n = strlen(path), m = strlen(name);
+    if (n == m || strcmp(path + n - m, name) != 0)
+        return n == m ? sdc__strdup(".") : sdc__path_dir(path);
+    return sdc__strndup(path, n - m);
+}
+
+enum sdc_status sdc__ckpt_note_links(struct sdc_ckpt *ckpt, struct sdc_error *err) {
+    size_t n = 0, first = 0;
+    for (size_t i = ckpt->n_members; i-- > 0;)
+        if (ckpt->members[i]->links_out) {
+            n++;
+            first = i;
+        }
+    if (n == 0)
+        return SDC_OK;
+    return sdc__ckpt_add_note(ckpt, SDC_NOTE_SECURITY, err,
+                              "%zu file%s out of the folder, such as %.200s: read, and never "
+                              "altered in place",
+                              n, n == 1 ? " is a link" : "s are links", ckpt->members[first]->name);
+}
+
 enum sdc_status sdc__ckpt_add_member(struct sdc_ckpt *ckpt, const char *name, const char *path,
                                      unsigned *index, struct sdc_error *err) {
     struct stat s;
@@ -73,6 +96,11 @@ enum sdc_status sdc__ckpt_add_member(struct sdc_ckpt *ckpt, const char *name, co
     if (!m)
         return SDC_NO_MEMORY;
     m->size = (uint64_t)s.st_size;
+    char *folder = folder_of(path, name);
+    if (!folder)
+        return SDC_NOMEM(err, ckpt->path);
+    m->links_out = sdc__path_leaves(folder, path);
+    sdc__free(folder);
     if (index)
         *index = (unsigned)(ckpt->n_members - 1);
     return SDC_OK;
@@ -104,7 +132,8 @@ size_t sdc_ckpt_files(const struct sdc_ckpt *ckpt) {
 
 struct sdc_ckpt_file sdc_ckpt_file(const struct sdc_ckpt *ckpt, size_t i) {
     const struct sdc_ckpt_member *m = ckpt->members[i];
-    return (struct sdc_ckpt_file){.name = m->name, .path = m->path, .size = m->size};
+    return (struct sdc_ckpt_file){
+        .name = m->name, .path = m->path, .size = m->size, .links_out = m->links_out};
 }
 
 bool sdc_ckpt_is_set(const struct sdc_ckpt *ckpt) {

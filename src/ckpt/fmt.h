@@ -62,6 +62,7 @@ struct sdc_ckpt_member { /* a file of the checkpoint */
     char *name, *path;
     struct sdc_file file; /* opened when first asked for */
     uint64_t size;
+    bool links_out; /* a symbolic link out of the set's folder */
 };
 
 struct sdc_ckpt {

@@ -199,6 +199,8 @@ enum sdc_status sdc__list_files(const char *folder, bool deep, sdc__file_fn *tak
                                 struct sdc_error *err) SDC_MUST_CHECK;
 /* Is it relative, without a part ".."? */
 bool sdc__path_is_below(const char *name);
+/* Does a path in this folder lead out of it by symbolic links? false where it cannot be asked. */
+bool sdc__path_leaves(const char *folder, const char *path);
 /* Replaces an existing target. */
 enum sdc_status sdc__rename(const char *from, const char *to, struct sdc_error *err) SDC_MUST_CHECK;
 enum sdc_status sdc__dir_sync(const char *dir, struct sdc_error *err) SDC_MUST_CHECK;

@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -44,6 +46,14 @@ bool sdc__path_exists(const char *path) {
 bool sdc__path_is_dir(const char *path) {
     struct stat s;
     return stat(path, &s) == 0 && S_ISDIR(s.st_mode);
+}
+
+bool sdc__path_leaves(const char *folder, const char *path) {
+    char root[PATH_MAX], real[PATH_MAX];
+    if (!realpath(folder, root) || !realpath(path, real))
+        return false;
+    const size_t n = root[1] ? strlen(root) : 0; /* "/" has its slash in front of all names */
+    return strncmp(real, root, n) != 0 || real[n] != '/';
 }
 
 static enum sdc_status make_one(const char *path, struct sdc_error *err) {

@@ -1,0 +1,109 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Sets of files, whatever their format: links in them, the order of undoing, names of records and seals, many
+files under few descriptors."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+import traceback
+
+import numpy as np
+from safetensors.numpy import save_file
+
+SDCLAB = os.environ["SDCLAB"]
+STATE = {f"block.{i}.weight": np.arange(12, dtype=np.float32).reshape(3, 4) * (i + 1) for i in range(4)}
+NAMES = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+
+
+def run(*args, code=0, out=None, err=None, **more):
+    p = subprocess.run([SDCLAB, *map(str, args)], capture_output=True, text=True, timeout=120, **more)
+    assert p.returncode == code, f"{args}: exit {p.returncode}, expected {code}\n{p.stdout}{p.stderr}"
+    assert not out or out in p.stdout, f"{out!r} is not in {p.stdout!r}"
+    assert not err or err in p.stderr, f"{err!r} is not in {p.stderr!r}"
+    return p.stdout
+
+
+def make(folder):
+    """Two shards with an index; tensors 0 and 2 are in the first, 1 and 3 in the second."""
+    shutil.rmtree(folder, ignore_errors=True)
+    os.makedirs(folder)
+    where = {n: NAMES[i % 2] for i, n in enumerate(STATE)}
+    for name in NAMES:
+        save_file({n: v for n, v in STATE.items() if where[n] == name}, os.path.join(folder, name))
+    with open(os.path.join(folder, "model.safetensors.index.json"), "w") as f:
+        json.dump({"metadata": {"total_size": 192}, "weight_map": where}, f)
+
+
+def link_out(folder, name):
+    """Makes one file of a set a link to a file outside of its folder."""
+    os.makedirs("elsewhere", exist_ok=True)
+    target = os.path.join("elsewhere", name)
+    os.replace(os.path.join(folder, name), target)
+    os.symlink(os.path.join("..", target), os.path.join(folder, name))
+    return target
+
+
+def test_links_out_of_the_folder():
+    make("set")
+    run("inspect", "set")
+    target = link_out("set", NAMES[1])
+    with open(target, "rb") as f:
+        before = f.read()
+    out = run("inspect", "set", out="4  tensors")
+    assert "1 file is a link out of the folder" in out and NAMES[1] in out, out
+    run("verify", "set")
+    for more in ([], ["--dry-run"]):
+        run("alter", "set", "--in-place", *more, "--tensors", "block.1.weight", "--flips", 1, code=3,
+            err=f"set/{NAMES[1]}: unsafe path: a link out of the folder of its set, expected a file in it; alter a copy (-o)")
+    with open(target, "rb") as f:
+        assert f.read() == before
+    assert not [n for n in os.listdir(".") if n.startswith("set.")]
+    run("alter", "set", "--in-place", "--tensors", "block.0.weight", "--flips", 1)  # of the other file
+    run("undo", "set.sdc.jsonl")
+    os.remove("set.sdc.jsonl")
+    shutil.rmtree("out", ignore_errors=True)
+    run("alter", "set", "-o", "out", "--tensors", "block.1.weight", "--flips", 1)  # a copy has no link
+    assert not os.path.islink(f"out/{NAMES[1]}")
+    with open(target, "rb") as f:
+        assert f.read() == before
+    copy = link_out("out", NAMES[1])
+    with open(copy, "rb") as f:
+        altered = f.read()
+    run("undo", "out.sdc.jsonl", code=3, err=f"out/{NAMES[1]}: unsafe path: a link out of the folder of its set")
+    with open(copy, "rb") as f:
+        assert f.read() == altered
+    os.remove("out.sdc.jsonl")
+    make("set")  # a link that stays inside is one of the folder's files
+    os.makedirs("set/store")
+    os.replace(f"set/{NAMES[0]}", "set/store/a")
+    os.symlink("store/a", f"set/{NAMES[0]}")
+    os.symlink("set", "through")
+    assert "security" not in run("inspect", "through")
+    run("alter", "through", "--in-place", "--tensors", "block.0.weight", "--flips", 1)
+    run("undo", "through.sdc.jsonl")
+    os.remove("through.sdc.jsonl")
+    os.remove("through")
+
+
+def main():
+    failed = 0
+    for name, test in sorted(globals().items()):
+        if name.startswith("test_"):
+            here = os.getcwd()
+            shutil.rmtree(name, ignore_errors=True)
+            os.makedirs(name)
+            os.chdir(name)
+            try:
+                test()
+            except Exception:
+                failed += 1
+                print(f"{name}:")
+                traceback.print_exc()
+            os.chdir(here)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
