@@ -13,21 +13,21 @@
 struct sdc_comm {
     const struct sdc_comm_ops *ops;
     unsigned rank, size;
-    size_t max_elems;
+    size_t max_bytes;
 };
 
 struct sdc_comm_ops {
     const char *name;
     const char *summary;
     unsigned max_ranks;
-    enum sdc_status (*group_new)(unsigned ranks, size_t max_elems, unsigned timeout_ms,
+    enum sdc_status (*group_new)(unsigned ranks, size_t max_bytes, unsigned timeout_ms,
                                  struct sdc_comm **ends, struct sdc_error *err);
     void (*end_free)(struct sdc_comm *comm); /* called for each end, rank 0 last */
     enum sdc_status (*barrier)(struct sdc_comm *comm, struct sdc_error *err);
     enum sdc_status (*broadcast)(struct sdc_comm *comm, unsigned root, void *data, size_t size,
                                  struct sdc_error *err);
-    enum sdc_status (*allreduce)(struct sdc_comm *comm, enum sdc_sum sum, float *data, size_t n,
-                                 struct sdc_error *err);
+    enum sdc_status (*allreduce)(struct sdc_comm *comm, enum sdc_sum sum, enum sdc_dtype type,
+                                 void *data, size_t n, struct sdc_error *err);
     enum sdc_status (*gather)(struct sdc_comm *comm, const void *mine, size_t size, void *all,
                               struct sdc_error *err);
     void (*abort)(struct sdc_comm *comm);

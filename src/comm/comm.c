@@ -30,13 +30,13 @@ const char *sdc_comm_summary(const struct sdc_comm_ops *ops) {
     return ops->summary;
 }
 
-enum sdc_status sdc_comm_group_new(const struct sdc_comm_ops *ops, unsigned ranks, size_t max_elems,
+enum sdc_status sdc_comm_group_new(const struct sdc_comm_ops *ops, unsigned ranks, size_t max_bytes,
                                    unsigned timeout_ms, struct sdc_comm **ends,
                                    struct sdc_error *err) {
     if (ranks < 1 || ranks > ops->max_ranks)
         return SDC_ERR(err, SDC_UNSUPPORTED, "comm %s: %u ranks asked for, expected 1 to %u",
                        ops->name, ranks, ops->max_ranks);
-    return ops->group_new(ranks, max_elems, timeout_ms ? timeout_ms : SDC_COMM_TIMEOUT_MS, ends,
+    return ops->group_new(ranks, max_bytes, timeout_ms ? timeout_ms : SDC_COMM_TIMEOUT_MS, ends,
                           err);
 }
 
@@ -67,12 +67,16 @@ enum sdc_status sdc_comm_broadcast(struct sdc_comm *comm, unsigned root, void *d
     return comm->ops->broadcast(comm, root, data, size, err);
 }
 
-enum sdc_status sdc_comm_allreduce(struct sdc_comm *comm, enum sdc_sum sum, float *data, size_t n,
-                                   struct sdc_error *err) {
-    if (n > comm->max_elems)
-        return SDC_ERR(err, SDC_INTERNAL, "sum of %zu elements, the group allows %zu", n,
-                       comm->max_elems);
-    return comm->ops->allreduce(comm, sum, data, n, err);
+enum sdc_status sdc_comm_allreduce(struct sdc_comm *comm, enum sdc_sum sum, enum sdc_dtype type,
+                                   void *data, size_t n, struct sdc_error *err) {
+    size_t size = sdc_sum_size(type);
+    if (size == 0)
+        return SDC_ERR(err, SDC_INTERNAL, "sum of %s, expected F32, F64 or F16",
+                       sdc_dtype_name(type));
+    if (n > comm->max_bytes / size)
+        return SDC_ERR(err, SDC_INTERNAL, "sum of %zu elements of %zu bytes, the group allows %zu",
+                       n, size, comm->max_bytes);
+    return comm->ops->allreduce(comm, sum, type, data, n, err);
 }
 
 enum sdc_status sdc_comm_gather(struct sdc_comm *comm, const void *mine, size_t size, void *all,

@@ -17,9 +17,9 @@
  * passes it to sdc_comm_agree (or in the record of a gather), and all leave together.
  *
  *     struct sdc_comm *ends[4];
- *     sdc_comm_group_new(sdc_comm_find("threads"), 4, max_elems, 0, ends, &err);
+ *     sdc_comm_group_new(sdc_comm_find("threads"), 4, n * sizeof(float), 0, ends, &err);
  *     ... in the thread of rank r:
- *     sdc_comm_allreduce(ends[r], SDC_SUM_GLOO_RING, gradient, n, &err);
+ *     sdc_comm_allreduce(ends[r], SDC_SUM_GLOO_RING, SDC_DTYPE_F32, gradient, n, &err);
  *     sdc_comm_group_free(ends, 4);
  */
 #ifndef SDC_COMM_COMM_H
@@ -43,10 +43,10 @@ const struct sdc_comm_ops *sdc_comm_find(const char *name); /* NULL: unknown */
 const char *sdc_comm_name(const struct sdc_comm_ops *ops);
 const char *sdc_comm_summary(const struct sdc_comm_ops *ops);
 
-/* Makes the ends of a group of `ranks` (1 to SDC_MAX_RANKS) into ends[ranks]. max_elems: the
- * longest sum that will be asked for, in elements. timeout_ms: longest wait for a peer, 0 for the
+/* Makes the ends of a group of `ranks` (1 to SDC_MAX_RANKS) into ends[ranks]. max_bytes: the
+ * longest sum that will be asked for. timeout_ms: longest wait for a peer, 0 for the
  * default. SDC_UNSUPPORTED: not so many ranks; SDC_NO_MEMORY. On failure ends[] is untouched. */
-enum sdc_status sdc_comm_group_new(const struct sdc_comm_ops *ops, unsigned ranks, size_t max_elems,
+enum sdc_status sdc_comm_group_new(const struct sdc_comm_ops *ops, unsigned ranks, size_t max_bytes,
                                    unsigned timeout_ms, struct sdc_comm **ends,
                                    struct sdc_error *err) SDC_MUST_CHECK;
 void sdc_comm_group_free(struct sdc_comm **ends, unsigned ranks); /* NULL members are skipped */
@@ -65,10 +65,11 @@ enum sdc_status sdc_comm_barrier(struct sdc_comm *comm, struct sdc_error *err) S
 enum sdc_status sdc_comm_broadcast(struct sdc_comm *comm, unsigned root, void *data, size_t size,
                                    struct sdc_error *err) SDC_MUST_CHECK;
 
-/* Sum of n floats over the ranks, in place, in the association of the named algorithm. n over the
- * group's max_elems is SDC_INTERNAL. */
-enum sdc_status sdc_comm_allreduce(struct sdc_comm *comm, enum sdc_sum sum, float *data, size_t n,
-                                   struct sdc_error *err) SDC_MUST_CHECK;
+/* Sum of n elements over the ranks, in place, in the association of the named algorithm: of type
+ * F32 or F64, or F16 (each addition in F32, rounded to F16). More than the group's max_bytes, or
+ * another type, is SDC_INTERNAL. */
+enum sdc_status sdc_comm_allreduce(struct sdc_comm *comm, enum sdc_sum sum, enum sdc_dtype type,
+                                   void *data, size_t n, struct sdc_error *err) SDC_MUST_CHECK;
 
 /* size bytes of every rank, in rank order, into all (ranks * size bytes) on every rank. */
 enum sdc_status sdc_comm_gather(struct sdc_comm *comm, const void *mine, size_t size, void *all,

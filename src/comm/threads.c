@@ -33,7 +33,7 @@ static const char *const call_names[] = {"barrier", "broadcast", "sum", "gather"
 
 struct slot {
     _Alignas(CACHE_LINE) enum call call;
-    unsigned arg; /* root, or the sum's algorithm */
+    unsigned arg; /* root, or the sum's algorithm and type */
     size_t size;  /* bytes, or elements of a sum */
     const void *data;
     unsigned char small[SDC_COMM_SMALL];
@@ -48,14 +48,14 @@ struct group {
     unsigned spin_rounds;
     uint64_t timeout_ns;
     struct slot *slots[2];
-    float *result[2]; /* max_elems each */
+    void *result[2]; /* max_bytes each */
 };
 
 struct end {
     struct sdc_comm base;
     struct group *group;
     unsigned parity;
-    float *scratch; /* max_elems; the whole vector of a redundant algorithm */
+    void *scratch; /* max_bytes; the whole vector of a redundant algorithm */
 };
 
 static struct end *end_of(struct sdc_comm *comm) {
@@ -177,21 +177,23 @@ static enum sdc_status threads_broadcast(struct sdc_comm *comm, unsigned root, v
     return meet(e->group, "broadcast", err);
 }
 
-static enum sdc_status threads_allreduce(struct sdc_comm *comm, enum sdc_sum sum, float *data,
-                                         size_t n, struct sdc_error *err) {
+static enum sdc_status threads_allreduce(struct sdc_comm *comm, enum sdc_sum sum,
+                                         enum sdc_dtype type, void *data, size_t n,
+                                         struct sdc_error *err) {
     struct end *e = end_of(comm);
-    float *shared = e->group->result[e->parity];
+    void *shared = e->group->result[e->parity];
     const struct slot *slots;
-    SDC_TRY(enter(e, CALL_SUM, (unsigned)sum, n, data, &slots, err));
-    const float *in[SDC_MAX_RANKS];
+    SDC_TRY(
+        enter(e, CALL_SUM, (unsigned)sum * SDC_DTYPE_COUNT + (unsigned)type, n, data, &slots, err));
+    const void *in[SDC_MAX_RANKS];
     for (unsigned r = 0; r < comm->size; r++)
         in[r] = slots[r].data;
     size_t first, end;
-    sdc_sum_part(sum, comm->size, n, comm->rank, &first, &end);
-    float *out = sdc_sum_redundant(sum) ? e->scratch : shared;
-    sdc_sum_compute(sum, comm->size, in, n, first, end, out);
+    sdc_sum_part(sum, type, comm->size, n, comm->rank, &first, &end);
+    void *out = sdc_sum_redundant(sum) ? e->scratch : shared;
+    sdc_sum_compute(sum, type, comm->size, in, n, first, end, out);
     SDC_TRY(meet(e->group, "sum", err));
-    memcpy(data, out, n * sizeof *data);
+    memcpy(data, out, n * sdc_sum_size(type));
     return SDC_OK;
 }
 
@@ -239,7 +241,7 @@ static unsigned usable_cores(void) {
     return (unsigned)CPU_COUNT(&set);
 }
 
-static struct group *group_make(unsigned ranks, size_t max_elems, unsigned timeout_ms) {
+static struct group *group_make(unsigned ranks, size_t max_bytes, unsigned timeout_ms) {
     struct group *g = sdc__alloc_tensor(1, sizeof *g);
     if (!g)
         return NULL;
@@ -251,7 +253,7 @@ static struct group *group_make(unsigned ranks, size_t max_elems, unsigned timeo
     g->timeout_ns = (uint64_t)timeout_ms * 1000000u;
     for (unsigned p = 0; p < 2; p++) {
         g->slots[p] = sdc__alloc_tensor(ranks, sizeof *g->slots[p]);
-        g->result[p] = sdc__alloc_tensor(max_elems, sizeof(float));
+        g->result[p] = sdc__alloc_tensor(max_bytes, 1);
         if (!g->slots[p] || !g->result[p]) {
             group_free(g);
             return NULL;
@@ -260,15 +262,15 @@ static struct group *group_make(unsigned ranks, size_t max_elems, unsigned timeo
     return g;
 }
 
-static enum sdc_status threads_group_new(unsigned ranks, size_t max_elems, unsigned timeout_ms,
+static enum sdc_status threads_group_new(unsigned ranks, size_t max_bytes, unsigned timeout_ms,
                                          struct sdc_comm **ends, struct sdc_error *err) {
     struct sdc_comm *made[SDC_MAX_RANKS] = {NULL};
-    struct group *g = group_make(ranks, max_elems, timeout_ms);
+    struct group *g = group_make(ranks, max_bytes, timeout_ms);
     if (!g)
         return SDC_NOMEM(err, "a group of ranks");
     for (unsigned r = 0; r < ranks; r++) {
         struct end *e = sdc__calloc(1, sizeof *e);
-        float *scratch = sdc__alloc_tensor(max_elems, sizeof *scratch);
+        void *scratch = sdc__alloc_tensor(max_bytes, 1);
         if (!e || !scratch) {
             sdc__free(e);
             sdc__free(scratch);
@@ -277,7 +279,7 @@ static enum sdc_status threads_group_new(unsigned ranks, size_t max_elems, unsig
             sdc_comm_group_free(made, r);
             return SDC_NOMEM(err, "a group of ranks");
         }
-        e->base = (struct sdc_comm){&sdc_comm_threads, r, ranks, max_elems};
+        e->base = (struct sdc_comm){&sdc_comm_threads, r, ranks, max_bytes};
         e->group = g;
         e->scratch = scratch;
         made[r] = &e->base;

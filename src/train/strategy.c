@@ -58,7 +58,8 @@ static enum sdc_status ddp_average(struct sdc_reduction *r, const struct sdc_buc
                 to[k] = from[k] * scale;
             used += p->n;
         }
-        SDC_TRY(sdc_comm_allreduce(r->comm, SDC_SUM_GLOO_RING, r->buffer, used, err));
+        SDC_TRY(
+            sdc_comm_allreduce(r->comm, SDC_SUM_GLOO_RING, SDC_DTYPE_F32, r->buffer, used, err));
         used = 0;
         for (unsigned i = layout->start[g]; i < layout->start[g + 1]; i++) {
             const struct sdc_param *p = &r->model->params[layout->order[i]];
@@ -94,7 +95,7 @@ static enum sdc_status horovod_average(struct sdc_reduction *r, const struct sdc
             used += p->n;
         }
         enum sdc_sum sum = sdc_sum_ompi_choice(ranks, used, sizeof(float));
-        SDC_TRY(sdc_comm_allreduce(r->comm, sum, r->buffer, used, err));
+        SDC_TRY(sdc_comm_allreduce(r->comm, sum, SDC_DTYPE_F32, r->buffer, used, err));
         used = 0;
         for (unsigned i = layout->start[g]; i < layout->start[g + 1]; i++) {
             const struct sdc_param *p = &r->model->params[layout->order[i]];

@@ -34,7 +34,7 @@ struct sdc_trainer {
     struct sdc_team *team; /* for team_ranks */
     struct sdc_comm *ends[SDC_MAX_RANKS];
     unsigned team_ranks;
-    size_t ends_elems;
+    size_t ends_bytes;
     atomic_uint beat;
 };
 
@@ -160,20 +160,20 @@ static enum sdc_status get_model(struct sdc_trainer *t, const char *name,
 static enum sdc_status get_team(struct session *s, struct sdc_error *err) {
     struct sdc_trainer *t = s->t;
     unsigned ranks = s->run->ranks;
-    size_t elems = s->job.shape.model->n_elems;
-    if (t->team && t->team_ranks == ranks && t->ends_elems >= elems)
+    size_t bytes = s->job.shape.model->n_elems * sizeof(float);
+    if (t->team && t->team_ranks == ranks && t->ends_bytes >= bytes)
         return SDC_OK;
     drop_team(t);
     SDC_TRY(sdc_team_new(ranks, &t->team, err));
     const struct sdc_comm_ops *ops = sdc_comm_find(ranks == 1 ? "self" : "threads");
-    enum sdc_status st = sdc_comm_group_new(ops, ranks, elems, 0, t->ends, err);
+    enum sdc_status st = sdc_comm_group_new(ops, ranks, bytes, 0, t->ends, err);
     if (st != SDC_OK) {
         sdc_team_free(t->team);
         t->team = NULL;
         return st;
     }
     t->team_ranks = ranks;
-    t->ends_elems = elems;
+    t->ends_bytes = bytes;
     return SDC_OK;
 }
 

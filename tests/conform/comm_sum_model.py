@@ -12,10 +12,18 @@ import numpy as np
 GLOO, RECDBL, RING, SEGRING, RABENSEIFNER, CHOICE = 0, 1, 2, 3, 4, 255
 
 
+def gloo_add(own, received):
+    """gloo/types.h, float16::operator=: a sum that equals the old bits as a number is not stored."""
+    total = own + received
+    if own.dtype != np.float16:
+        return total
+    return np.where(total == own.view(np.uint16).astype(np.float16), own, total)
+
+
 def gloo_ring(x):
     """gloo/allreduce.cc ring(): segments sent rank -> rank - 1, reduced on arrival."""
     n_ranks, n = x.shape
-    size = 4
+    size = x.itemsize
     total = n * size
     max_segment = size * max(1, 1024 * 1024 // size)
 
@@ -38,10 +46,10 @@ def gloo_ring(x):
             sender = (r + 1) % n_ranks
             for s in range(chunk * per_rank, (chunk + 1) * per_rank):
                 a, b = segment_range(s)
-                new[r, a:b] = work[r, a:b] + work[sender, a:b]
+                new[r, a:b] = gloo_add(work[r, a:b], work[sender, a:b])
         work = new
     # after the last round rank r holds the finished chunk r
-    out = np.empty(n, np.float32)
+    out = np.empty(n, x.dtype)
     for r in range(n_ranks):
         chunk = r
         for s in range(chunk * per_rank, (chunk + 1) * per_rank):
@@ -95,7 +103,7 @@ def even_ring(x):
             sl = slice(offsets[b], offsets[b + 1])
             new[r, sl] = work[(r - 1) % n_ranks, sl] + work[r, sl]
         work = new
-    out = np.empty(n, np.float32)
+    out = np.empty(n, x.dtype)
     for r in range(n_ranks):
         b = (r + 1) % n_ranks
         out[offsets[b]:offsets[b + 1]] = work[r, offsets[b]:offsets[b + 1]]
@@ -112,7 +120,7 @@ def rabenseifner(x):
     work = [v.copy() for v in x]
     left = n // 2
     for r in range(0, 2 * rem, 2):
-        joined = np.empty(n, np.float32)
+        joined = np.empty(n, x.dtype)
         joined[:left] = work[r][:left] + work[r + 1][:left]
         joined[left:] = work[r + 1][left:] + work[r][left:]
         work[r] = joined
@@ -131,7 +139,7 @@ def rabenseifner(x):
             new_window[v] = keep
         vec, window = new, new_window
         mask *= 2
-    out = np.full(n, np.nan, np.float32)
+    out = np.full(n, np.nan, x.dtype)
     for v in range(pof2):
         out[slice(*window[v])] = vec[v][slice(*window[v])]
     return out
@@ -141,19 +149,24 @@ MODELS = {GLOO: gloo_ring, RECDBL: recursive_doubling, RING: even_ring, SEGRING:
           RABENSEIFNER: rabenseifner}
 
 
-def inputs(rng, ranks, n):
-    """Values over many magnitudes, so that another association shows in the bits."""
+def inputs(rng, ranks, n, dtype=np.float32):
+    """Values over many magnitudes, so that another association shows in the bits; in F16 some sums
+    overflow and some are subnormal."""
     x = rng.standard_normal((ranks, n)).astype(np.float32)
-    return x * np.exp2(rng.integers(-12, 12, (ranks, n))).astype(np.float32)
+    lowest = -20 if dtype == np.float16 else -12
+    x = (x * np.exp2(rng.integers(lowest, 12, (ranks, n))).astype(np.float32)).astype(dtype)
+    if dtype == np.float16:
+        x[:, ::97] = np.float16(40000)
+    return x
 
 
 def run_tool(cases):
-    data = b"".join(struct.pack("<3I", a, x.shape[0], x.shape[1]) + x.tobytes() for a, x in cases)
+    data = b"".join(struct.pack("<4I", a, *x.shape, x.itemsize) + x.tobytes() for a, x in cases)
     tool = os.path.join(os.environ["SDC_BINARY_DIR"], "tests/conform/comm_sum_tool")
     out = subprocess.run([tool], input=data, stdout=subprocess.PIPE, check=True, timeout=100).stdout
     at = 0
     for _, x in cases:
-        yield np.frombuffer(out, np.float32, x.size, at).reshape(x.shape)
+        yield np.frombuffer(out, x.dtype, x.size, at).reshape(x.shape)
         at += x.nbytes
     assert at == len(out)
 
@@ -164,11 +177,12 @@ def check(cases, expected, names):
     for (alg, x), got, want, name in zip(cases, run_tool(cases), expected, names):
         for r in range(x.shape[0]):
             if got[r].tobytes() != want.tobytes():
-                bad = int((got[r].view(np.uint32) != want.view(np.uint32)).sum())
+                raw = f"u{want.itemsize}"
+                bad = int((got[r].view(raw) != want.view(raw)).sum())
                 print(f"{name}: rank {r}: {bad} of {want.size} elements differ")
                 failed += 1
                 break
-        differ_by_order |= x.sum(axis=0, dtype=np.float32).tobytes() != want.tobytes()
+        differ_by_order |= x.sum(axis=0, dtype=x.dtype).tobytes() != want.tobytes()
     assert differ_by_order, "the inputs cannot tell one association from another"
     print(f"{len(cases)} cases, {failed} failed")
     return failed
@@ -186,6 +200,14 @@ def main():
                 cases.append((alg, x))
                 expected.append(model(x))
                 names.append(f"{model.__name__}, {ranks} ranks, {n} elements")
+    for dtype in (np.float64, np.float16):
+        for alg, model in MODELS.items():
+            for ranks in (2, 3, 5, 8):
+                x = inputs(rng, ranks, 100_003, dtype)
+                cases.append((alg, x))
+                with np.errstate(over="ignore"):
+                    expected.append(model(x))
+                names.append(f"{model.__name__} of {x.dtype}, {ranks} ranks, {x.shape[1]} elements")
     for ranks in (2, 3):  # several segments a rank
         x = inputs(rng, ranks, 2_000_003)
         cases.append((GLOO, x))

@@ -1,11 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Real MPI_Allreduce for comm_sum_openmpi.py, which compiles this: sums the vectors of lengths
- * argv[2..], read one after another from FOLDER/in-RANK, into FOLDER/out-RANK.
+ * argv[3..] and elements of argv[2] bytes (4: float, 8: double, 2: half, by an operation of ours as
+ * Horovod has one), read one after another from FOLDER/in-RANK, into FOLDER/out-RANK.
  */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+static void add_half(void *in, void *inout, int *n, MPI_Datatype *type) {
+    const _Float16 *a = in;
+    _Float16 *b = inout;
+    (void)type;
+    for (int i = 0; i < *n; i++)
+        b[i] = (_Float16)((float)b[i] + (float)a[i]);
+}
 
 int main(int argc, char *argv[]) {
     int rank;
@@ -16,13 +25,22 @@ int main(int argc, char *argv[]) {
     FILE *in = fopen(path, "rb");
     snprintf(path, sizeof path, "%s/out-%d", argv[1], rank);
     FILE *out = fopen(path, "wb");
-    for (int i = 2; i < argc && in && out; i++) {
+    size_t size = (size_t)strtol(argv[2], NULL, 10);
+    MPI_Datatype half, type = size == 8 ? MPI_DOUBLE : MPI_FLOAT;
+    MPI_Op op = MPI_SUM;
+    if (size == 2) {
+        MPI_Type_contiguous(2, MPI_BYTE, &half);
+        MPI_Type_commit(&half);
+        MPI_Op_create(add_half, 1, &op);
+        type = half;
+    }
+    for (int i = 3; i < argc && in && out; i++) {
         int n = (int)strtol(argv[i], NULL, 10);
-        float *x = malloc((size_t)n * sizeof *x);
-        if (!x || fread(x, sizeof *x, (size_t)n, in) != (size_t)n)
+        void *x = malloc((size_t)n * size);
+        if (!x || fread(x, size, (size_t)n, in) != (size_t)n)
             MPI_Abort(MPI_COMM_WORLD, 1);
-        MPI_Allreduce(MPI_IN_PLACE, x, n, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
-        if (fwrite(x, sizeof *x, (size_t)n, out) != (size_t)n)
+        MPI_Allreduce(MPI_IN_PLACE, x, n, type, op, MPI_COMM_WORLD);
+        if (fwrite(x, size, (size_t)n, out) != (size_t)n)
             MPI_Abort(MPI_COMM_WORLD, 1);
         free(x);
     }

@@ -18,16 +18,18 @@ except ImportError:
 import comm_sum_model as model
 
 LENGTHS = (1, 2, 5, 64, 1000, 61706, 600_001)
+TYPES = (np.float32, np.float64, np.float16)
 
 
 def worker(rank, ranks, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank,
                             world_size=ranks)
-    for n in LENGTHS:
-        x = torch.from_numpy(np.load(f"{folder}/in-{n}.npy")[rank].copy())
-        dist.all_reduce(x)
-        np.save(f"{folder}/out-{n}-{rank}.npy", x.numpy())
+    for t in range(len(TYPES)):
+        for n in LENGTHS:
+            x = torch.from_numpy(np.load(f"{folder}/in-{t}-{n}.npy")[rank].copy())
+            dist.all_reduce(x)
+            np.save(f"{folder}/out-{t}-{n}-{rank}.npy", x.numpy())
     dist.destroy_process_group()
 
 
@@ -36,9 +38,9 @@ def main():
     cases, expected, names = [], [], []
     for ranks in (2, 3, 4):
         with tempfile.TemporaryDirectory() as folder:
-            xs = {n: model.inputs(rng, ranks, n) for n in LENGTHS}
-            for n, x in xs.items():
-                np.save(f"{folder}/in-{n}.npy", x)
+            xs = {(t, n): model.inputs(rng, ranks, n, dtype) for t, dtype in enumerate(TYPES) for n in LENGTHS}
+            for (t, n), x in xs.items():
+                np.save(f"{folder}/in-{t}-{n}.npy", x)
             env = dict(os.environ, GLOO_SOCKET_IFNAME="lo")
             procs = [subprocess.Popen([sys.executable, __file__, str(r), str(ranks), folder],
                                       env=env) for r in range(ranks)]
@@ -48,12 +50,12 @@ def main():
                 for p in procs:
                     p.kill()
             assert codes == [0] * ranks, codes
-            for n, x in xs.items():
-                outs = [np.load(f"{folder}/out-{n}-{r}.npy") for r in range(ranks)]
+            for (t, n), x in xs.items():
+                outs = [np.load(f"{folder}/out-{t}-{n}-{r}.npy") for r in range(ranks)]
                 assert all(o.tobytes() == outs[0].tobytes() for o in outs)
                 cases.append((model.GLOO, x))
                 expected.append(outs[0])
-                names.append(f"Gloo, {ranks} ranks, {n} elements")
+                names.append(f"Gloo of {x.dtype}, {ranks} ranks, {n} elements")
     sys.exit(1 if model.check(cases, expected, names) else 0)
 
 

@@ -48,7 +48,7 @@ static void on_ranks(unsigned n, unsigned timeout_ms, rank_function *f, void *ar
     struct sdc_comm *ends[SDC_MAX_RANKS];
     struct job jobs[SDC_MAX_RANKS];
     pthread_t threads[SDC_MAX_RANKS];
-    assert_ok(sdc_comm_group_new(ops, n, MAX_ELEMS, timeout_ms, ends, &err));
+    assert_ok(sdc_comm_group_new(ops, n, MAX_ELEMS * sizeof(float), timeout_ms, ends, &err));
     atomic_store(&failures, 0);
     for (unsigned r = 0; r < n; r++) {
         jobs[r] = (struct job){f, ends[r], arg};
@@ -163,7 +163,7 @@ static void sum_rank(struct sdc_comm *comm, void *arg) {
         enum sdc_sum sum = (enum sdc_sum)(round / 9);
         for (size_t i = 0; i < len; i++)
             data[i] = (float)((rank + 1) * (i % 1000 + round));
-        CHECK(sdc_comm_allreduce(comm, sum, data, len, &err) == SDC_OK);
+        CHECK(sdc_comm_allreduce(comm, sum, SDC_DTYPE_F32, data, len, &err) == SDC_OK);
         for (size_t i = 0; i < len; i++)
             CHECK(data[i] == (float)(n * (n + 1) / 2 * (i % 1000 + round)));
         memset(data, 0, len * sizeof *data); /* mine again */
@@ -181,9 +181,10 @@ static void sum_too_long(void **state) {
     struct sdc_error err;
     struct sdc_comm *ends[1];
     float x = 1;
-    assert_ok(sdc_comm_group_new(ops, 1, 1, 0, ends, &err));
-    assert_ok(sdc_comm_allreduce(ends[0], SDC_SUM_GLOO_RING, &x, 1, &err));
-    assert_status(SDC_INTERNAL, sdc_comm_allreduce(ends[0], SDC_SUM_GLOO_RING, &x, 2, &err));
+    assert_ok(sdc_comm_group_new(ops, 1, sizeof(float), 0, ends, &err));
+    assert_ok(sdc_comm_allreduce(ends[0], SDC_SUM_GLOO_RING, SDC_DTYPE_F32, &x, 1, &err));
+    assert_status(SDC_INTERNAL,
+                  sdc_comm_allreduce(ends[0], SDC_SUM_GLOO_RING, SDC_DTYPE_F32, &x, 2, &err));
     sdc_comm_group_free(ends, 1);
     assert_null(ends[0]);
 }
@@ -228,7 +229,7 @@ static void abort_rank(struct sdc_comm *comm, void *arg) {
         sdc_comm_abort(comm);
         sdc_comm_abort(comm);
     } else {
-        CHECK(sdc_comm_allreduce(comm, SDC_SUM_GLOO_RING, x, 4, &err) == SDC_PEER);
+        CHECK(sdc_comm_allreduce(comm, SDC_SUM_GLOO_RING, SDC_DTYPE_F32, x, 4, &err) == SDC_PEER);
     }
     CHECK(sdc_comm_barrier(comm, &err) == SDC_PEER);
     CHECK(sdc_comm_gather(comm, x, 4, x, &err) == SDC_PEER);
@@ -267,8 +268,8 @@ static void mixed_rank(struct sdc_comm *comm, void *arg) {
     struct sdc_error err;
     float x[2] = {0};
     size_t n = sdc_comm_rank(comm) == 1 ? 1 : 2;
-    CHECK(sdc_comm_allreduce(comm, SDC_SUM_GLOO_RING, x, n, &err) == SDC_INTERNAL);
-    CHECK(strstr(err.message, "rank 1 in sum (0, size 1)") != NULL);
+    CHECK(sdc_comm_allreduce(comm, SDC_SUM_GLOO_RING, SDC_DTYPE_F32, x, n, &err) == SDC_INTERNAL);
+    CHECK(strstr(err.message, "rank 1 in sum (1, size 1)") != NULL);
 }
 
 static void mixed_calls_are_seen(void **state) {
@@ -298,7 +299,7 @@ static void parts_cover(void **state) {
                 size_t covered = 0;
                 for (unsigned r = 0; r < n; r++) {
                     size_t first, end;
-                    sdc_sum_part((enum sdc_sum)s, n, lengths[l], r, &first, &end);
+                    sdc_sum_part((enum sdc_sum)s, SDC_DTYPE_F32, n, lengths[l], r, &first, &end);
                     assert_true(first <= end && end <= lengths[l]);
                     covered += end - first;
                 }
@@ -314,7 +315,7 @@ static void gloo_chunks_by_hand(void **state) {
     static const size_t want[][2] = {{0, 4}, {4, 8}, {8, 10}};
     for (unsigned r = 0; r < 3; r++) {
         size_t first, end;
-        sdc_sum_part(SDC_SUM_GLOO_RING, 3, 10, r, &first, &end);
+        sdc_sum_part(SDC_SUM_GLOO_RING, SDC_DTYPE_F32, 3, 10, r, &first, &end);
         assert_int_equal(first, want[r][0]);
         assert_int_equal(end, want[r][1]);
     }

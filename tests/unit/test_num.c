@@ -5,6 +5,7 @@
 #include "base/guard.h"
 #include "sdc/num.h"
 #include "base/str.h"
+#include "num/half.h"
 #include "num/shortest.h"
 #include "test.h"
 
@@ -35,6 +36,35 @@ static void names_parse_back(void **state) {
     assert_false(sdc_dtype_parse("float4_e2m1fn_x3", &dtype));
     assert_false(sdc_dtype_parse("", &dtype));
     assert_int_equal(dtype, SDC_DTYPE_I8);
+}
+
+/* The fast pair against the conversion of any type: every F16; every F32 of a coarse net that has
+ * the neighbours of all halfway points, and both infinities and NaN. */
+static void half_precision_converts_as_any_type(void **state) {
+    (void)state;
+    for (uint32_t h = 0; h <= 0xffff; h++) {
+        float f = sdc__half_to_float((uint16_t)h);
+        uint32_t bits;
+        memcpy(&bits, &f, sizeof bits);
+        if ((h & 0x7fffu) > 0x7c00u)
+            assert_true(isnan(f));
+        else
+            assert_true((double)f == sdc_num_to_double(SDC_DTYPE_F16, h) && bits >> 31 == h >> 15);
+        static const uint32_t bases[] = {0x32800000, 0x38000000}, /* 2^-26 and 2^-15 */
+            lows[] = {0, 1, 0xfff, 0x1000, 0x1001, 0x1fff};
+        for (unsigned i = 0; i < 12; i++) {
+            bits = bases[i / 6] + ((h & 0x7fff) << 13) + lows[i % 6] + ((h & 0x8000) << 16);
+            memcpy(&f, &bits, sizeof f);
+            assert_int_equal(sdc__float_to_half(f), sdc_num_from_double(SDC_DTYPE_F16, (double)f));
+        }
+    }
+    assert_int_equal(sdc__float_to_half(INFINITY), 0x7c00);
+    assert_int_equal(sdc__float_to_half(-INFINITY), 0xfc00);
+    assert_int_equal(sdc__float_to_half(3e38f), 0x7c00);
+    assert_int_equal(sdc__float_to_half(65519.0f), 0x7bff);
+    assert_int_equal(sdc__float_to_half(65520.0f), 0x7c00);
+    assert_int_equal(sdc__float_to_half(NAN) & 0x7e00, 0x7e00);
+    assert_int_equal(sdc__float_to_half(0x1p-149f), 0);
 }
 
 /* IEEE 754-2019 tables 3.2 and 3.5; bfloat16 is the upper half of binary32. */
@@ -473,6 +503,7 @@ static void texts(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_parse_back),
+        cmocka_unit_test(half_precision_converts_as_any_type),
         cmocka_unit_test(fields_are_those_of_the_standard),
         cmocka_unit_test(top_exponent_flips),
         cmocka_unit_test(every_16_bit_value),

@@ -221,7 +221,7 @@ static void averaging_by_hand(void **state) {
     static const unsigned registration[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     assert_ok(sdc_model_make("lenet5", &m, &err));
     assert_ok(sdc_team_new(N, &team, &err));
-    assert_ok(sdc_comm_group_new(sdc_comm_find("threads"), N, m.n_elems, 0, a.ends, &err));
+    assert_ok(sdc_comm_group_new(sdc_comm_find("threads"), N, m.n_elems * sizeof(float), 0, a.ends, &err));
     for (unsigned r = 0; r < N; r++) {
         a.grads[r] = sdc__calloc(m.flat, sizeof(float));
         before[r] = sdc__calloc(m.flat, sizeof(float));
@@ -276,7 +276,7 @@ static void steps_allocate_nothing(void **state) {
     const struct sdc_nn_sgd sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
     assert_ok(sdc_model_make("lenet5", &m, &err));
     assert_ok(sdc_dataset_open("synthetic", NULL, true, 0, &set, &err));
-    assert_ok(sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems, 0, ends, &err));
+    assert_ok(sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
     for (unsigned k = 0; k < 2; k++) {
         struct sdc_rank r = {0};
         struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8};

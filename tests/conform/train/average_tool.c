@@ -44,7 +44,7 @@ int main(void) {
     if (fread(head, sizeof head[0], 3, stdin) != 3 || head[1] < 1 || head[1] > SDC_MAX_RANKS ||
         sdc_model_make("lenet5", &model, NULL) != SDC_OK ||
         sdc_team_new(head[1], &team, NULL) != SDC_OK ||
-        sdc_comm_group_new(sdc_comm_find("threads"), head[1], model.n_elems, 0, ends, NULL) !=
+        sdc_comm_group_new(sdc_comm_find("threads"), head[1], model.n_elems * sizeof(float), 0, ends, NULL) !=
             SDC_OK)
         return 1;
     ops = sdc_strategy_find((enum sdc_strategy)head[0]);
