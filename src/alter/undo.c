@@ -155,17 +155,19 @@ static enum sdc_status check_identity(const struct sdc_patch *p, size_t n, const
     return SDC_OK;
 }
 
+static enum sdc_status check_places(const struct undo *u, size_t i, struct sdc_error *err) {
+    size_t n;
+    const struct sdc_patch *p = sdc__patches_of(&u->patches, (unsigned)i, &n);
+    enum sdc_status st = sdc__patches_inside(p, n, u->files[i].size, err);
+    if (st != SDC_OK)
+        sdc_error_prefix(err, "%s", u->record_path);
+    return st;
+}
+
 static enum sdc_status check_file(struct undo *u, size_t i, struct sdc_error *err) {
     size_t n;
     struct sdc_patch *p = sdc__patches_of(&u->patches, (unsigned)i, &n);
     const struct sdc_file *f = &u->files[i];
-    enum sdc_status st = sdc__patches_inside(p, n, f->size, err);
-    if (st != SDC_OK) {
-        sdc_error_prefix(err, "%s", u->record_path);
-        return st;
-    }
-    if (u->record->header.has_identity)
-        SDC_TRY(sdc__undo_order_check(u->record, f, err));
     SDC_TRY(sdc__patches_read(p, n, f, err));
     SDC_TRY(check_sites(p, n, f, u->result, err));
     return check_identity(p, n, f, identity_of(u, i), err);
@@ -192,6 +194,10 @@ static enum sdc_status undo_bytes(struct undo *u, struct sdc_error *err) {
     enum sdc_status st = make_patches(u, err);
     if (st == SDC_INVALID)
         sdc_error_prefix(err, "%s", u->record_path);
+    for (size_t i = 0; st == SDC_OK && i < u->n_files; i++)
+        st = check_places(u, i, err);
+    if (st == SDC_OK)
+        st = sdc__undo_order_check(u->record, u->path, u->files, u->n_files, err);
     for (size_t i = 0; st == SDC_OK && i < u->n_files; i++)
         st = check_file(u, i, err);
     for (size_t i = 0; st == SDC_OK && i < u->n_files; i++)

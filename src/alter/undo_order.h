@@ -10,10 +10,13 @@
 #include "sdc/record.h"
 #include "sdc/status.h"
 
-/* SDC_MISMATCH, naming the other record, if one of FILE.sdc.jsonl, FILE.2.sdc.jsonl, ... is in
- * effect in f and could not be undone any more once `record` is. Records
- * that cannot be read or are of other files do not matter. */
-enum sdc_status sdc__undo_order_check(const struct sdc_record *record, const struct sdc_file *f,
+/* SDC_MISMATCH, naming the other record, if one beside the file or set `path` (FILE.sdc.jsonl,
+ * FILE.2.sdc.jsonl, ...; of a set also any in its folder) is in effect in one of the n files and
+ * could not be undone there any more once `record` is. files: those of the record's header, open;
+ * the record's places are inside of them. Records that cannot be read or are of other files do not
+ * matter. */
+enum sdc_status sdc__undo_order_check(const struct sdc_record *record, const char *path,
+                                      const struct sdc_file *files, size_t n,
                                       struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Is this the name that the record of `file` gets where no other is asked for? */

@@ -180,6 +180,10 @@ void sdc__survive_size_limit(void);
 char *sdc__path_dir(const char *path) SDC_MUST_CHECK;
 /* Pointer to the part after the last slash. */
 const char *sdc__path_base(const char *path);
+/* The path with a name as its last part, to put something after it: no slashes at the end, and of
+ * "." and ".." the name that the folder has in its parent ("../NAME"). NULL: no memory. Free with
+ * sdc__free. */
+char *sdc__path_named(const char *path) SDC_MUST_CHECK;
 /* "a/b" of "a" and "b"; name alone if it is absolute or dir is empty. Free with sdc__free. */
 char *sdc__path_join(const char *dir, const char *name) SDC_MUST_CHECK;
 bool sdc__path_exists(const char *path); /* follows links; false also where it cannot be asked */

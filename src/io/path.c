@@ -33,6 +33,28 @@ const char *sdc__path_base(const char *path) {
     return slash ? slash + 1 : path;
 }
 
+char *sdc__path_named(const char *path) {
+    char real[PATH_MAX];
+    size_t len = strlen(path);
+    for (;;) { /* "a/" and "a/." are "a" */
+        while (len > 1 && path[len - 1] == '/')
+            len--;
+        if (len < 3 || path[len - 1] != '.' || path[len - 2] != '/')
+            break;
+        len--;
+    }
+    char *text = sdc__strndup(path, len);
+    const char *last = text ? sdc__path_base(text) : "";
+    if ((strcmp(last, ".") == 0 || strcmp(last, "..") == 0) && realpath(text, real) && real[1]) {
+        const bool here = strcmp(text, ".") == 0;
+        char *named =
+            sdc__asprintf("%s%s../%s", here ? "" : text, here ? "" : "/", sdc__path_base(real));
+        sdc__free(text);
+        text = named;
+    }
+    return text;
+}
+
 char *sdc__path_join(const char *dir, const char *name) {
     if (!dir[0] || name[0] == '/')
         return sdc__strdup(name);

@@ -87,6 +87,33 @@ def test_links_out_of_the_folder():
     os.remove("through")
 
 
+def contents(folder):
+    return {n: open(os.path.join(folder, n), "rb").read() for n in NAMES}
+
+
+def test_undo_in_the_wrong_order():
+    """As for single files: the older alteration is not undone under the newer one."""
+    make("set")
+    clean = contents("set")
+    ways = ["set", "set/model.safetensors.index.json", "set/"]  # whichever way the set was named
+    records = [json.loads(run("alter", way, "--in-place", "--seed", i, "--flips", 12, "--json"))["record"]
+               for i, way in enumerate(ways)]
+    altered = contents("set")
+    for record in records[:2]:
+        run("undo", record, code=3, err=f"undo {records[2]} first; nothing was changed")
+    run("undo", records[0], "set", code=3, err=f"undo {records[2]} first; nothing was changed")
+    assert contents("set") == altered
+    for record in reversed(records):
+        run("undo", record, out="restored")
+    assert contents("set") == clean
+    # alterations of different files of a set do not depend on each other
+    for tensor in ("block.0.weight", "block.1.weight"):
+        run("alter", "set", "--in-place", "--tensors", tensor, "--flips", 1, "--record", f"set/{tensor}.sdc.jsonl")
+    run("undo", "set/block.0.weight.sdc.jsonl", "set", out="1 element restored")
+    run("undo", "set/block.1.weight.sdc.jsonl", "set", out="1 element restored")
+    assert contents("set") == clean
+
+
 def main():
     failed = 0
     for name, test in sorted(globals().items()):
