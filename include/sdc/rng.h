@@ -31,6 +31,7 @@ enum sdc_rng_purpose {
     SDC_RNG_CONTROL = 7,      /* controls and clean-spread replicas */
     SDC_RNG_FAULT_VALUES = 8, /* values of random operators */
     SDC_RNG_CLUSTER = 9,      /* seeds of a campaign's trainings; trial = cluster */
+    SDC_RNG_AUGMENT = 10,     /* changes of samples; block = sample, trial = epoch */
     SDC_RNG_TEST = 1000       /* tests */
 };
 

@@ -73,9 +73,16 @@ struct sdc_run {
     char *precision; /* "f32" */
 
     struct {
-        char *name;     /* "fashion-mnist", "synthetic" */
+        char *name;     /* "fashion-mnist", "cifar-10", "cifar-100", "synthetic" */
         char *path;     /* folder with the files; NULL: the system's (Debian's package) */
         uint64_t limit; /* use only the first n training samples; 0 = all */
+        /* shape, size and seed of a synthetic set; 0: the set's own (sdc/data.h) */
+        uint32_t channels, height, width, classes;
+        uint64_t samples, test_samples, seed;
+        uint32_t crop_padding; /* training images are cropped at random after padding; 0: not */
+        bool flip;             /* ... and flipped left to right with probability 1/2 */
+        bool shuffle;          /* a new order in every epoch, else always the set's own */
+        bool drop_last;        /* samples that cannot be dealt out equally: left out, or padded */
     } data;
 
     struct {
@@ -87,7 +94,8 @@ struct sdc_run {
     uint32_t ranks;     /* N, 1 to SDC_MAX_RANKS */
     uint32_t batch;     /* samples per rank and step */
     uint64_t seed_init; /* initial weights */
-    uint64_t seed_data; /* data order; E1 replicas change it from the checkpoint on */
+    uint64_t
+        seed_data; /* data order and augmentation; E1 replicas change it from the checkpoint on */
 
     enum sdc_strategy strategy;
     char *recipe; /* name of the recipe the switches come from, or "custom"; for the record */

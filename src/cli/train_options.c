@@ -17,12 +17,29 @@ const struct sdc_opt train_option_table[] = {
     {SDC_OPT_STR, "run", 0, AT(run), "FILE", NULL,
      "carry out this run description; all else is in it", 0, 0, NULL},
     {SDC_OPT_STR, "model", 0, AT(model), "NAME", "lenet5", "mlp or lenet5", 0, 0, NULL},
-    {SDC_OPT_STR, "data", 0, AT(data), "NAME", "fashion-mnist", "fashion-mnist or synthetic", 0, 0,
-     NULL},
+    {SDC_OPT_STR, "data", 0, AT(data), "NAME", "fashion-mnist",
+     "fashion-mnist, cifar-10, cifar-100 or synthetic", 0, 0, NULL},
     {SDC_OPT_STR, "data-path", 0, AT(data_path), "DIR", NULL,
      "folder of the data files, instead of the system's", 0, 0, NULL},
     {SDC_OPT_U64, "data-limit", 0, AT(data_limit), "N", "0",
      "use the first N training samples only, 0 = all", 0, 0, NULL},
+    {SDC_OPT_STR, "data-shape", 0, AT(data_shape), "CxHxW", NULL,
+     "of the images of a synthetic set (1x28x28)", 0, 0, NULL},
+    {SDC_OPT_U64, "data-classes", 0, AT(data_classes), "N", "0",
+     "of a synthetic set, 0 = as usual (10)", 0, 65536, NULL},
+    {SDC_OPT_U64, "data-samples", 0, AT(data_samples), "N", "0",
+     "training samples of a synthetic set, 0 = as usual (2048)", 0, UINT32_MAX, NULL},
+    {SDC_OPT_U64, "data-test-samples", 0, AT(data_test_samples), "N", "0",
+     "test samples of a synthetic set, 0 = as usual (512)", 0, UINT32_MAX, NULL},
+    {SDC_OPT_U64, "data-seed", 0, AT(data_seed), "N", "0", "of a synthetic set, 0 = as usual", 0, 0,
+     NULL},
+    {SDC_OPT_U64, "crop-padding", 0, AT(crop_padding), "N", "0",
+     "crop training images at random after padding with N black pixels, 0 = do not", 0, 1024, NULL},
+    {SDC_OPT_FLAG, "flip", 0, AT(flip), NULL, NULL, "flip training images at random", 0, 0, NULL},
+    {SDC_OPT_FLAG, "no-shuffle", 0, AT(no_shuffle), NULL, NULL,
+     "keep the order of the data set in every epoch", 0, 0, NULL},
+    {SDC_OPT_FLAG, "drop-last", 0, AT(drop_last), NULL, NULL,
+     "leave out samples that cannot be dealt out equally, do not repeat others", 0, 0, NULL},
     {SDC_OPT_ENUM, "kernels", 0, AT(kernels), "NAME", "onednn", "arithmetic of the layers", 0, 0,
      kernel_names},
     {SDC_OPT_U64, "ranks", 0, AT(ranks), "N", "1", "ranks, as threads of this process", 1,
@@ -34,7 +51,8 @@ const struct sdc_opt train_option_table[] = {
     {SDC_OPT_STR, "recipe", 0, AT(recipe), "NAME", NULL,
      "strategy and load rules (single; ddp/after-wrap-all for more ranks)", 0, 0, NULL},
     {SDC_OPT_U64, "seed", 0, AT(seed), "N", "1", "seed of the initial weights", 0, 0, NULL},
-    {SDC_OPT_U64, "seed-data", 0, AT(seed_data), "N", "1", "seed of the data order", 0, 0, NULL},
+    {SDC_OPT_U64, "seed-data", 0, AT(seed_data), "N", "1",
+     "seed of the data order and augmentation", 0, 0, NULL},
     {SDC_OPT_U64, "steps", 0, AT(steps), "N", NULL, "steps to train, 0 = only load and evaluate", 0,
      INT64_MAX, NULL},
     {SDC_OPT_U64, "epochs", 0, AT(epochs), "N", NULL,
@@ -72,6 +90,46 @@ static enum sdc_status set_text(char **member, const char *value, struct sdc_err
     sdc__free(*member);
     *member = value ? sdc__strdup(value) : NULL;
     return value && !*member ? SDC_NOMEM(err, "a run description") : SDC_OK;
+}
+
+/* "3x32x32" */
+static bool parse_shape(const char *text, uint32_t size[3]) {
+    for (int d = 0; d < 3; d++) {
+        char number[16] = {0};
+        unsigned long long value;
+        size_t len = strcspn(text, "x");
+        if (len >= sizeof number || text[len] != (d < 2 ? 'x' : 0))
+            return false;
+        memcpy(number, text, len);
+        if (!sdc__parse_u64(number, &value) || value == 0 || value > INT32_MAX)
+            return false;
+        size[d] = (uint32_t)value;
+        text += len + (d < 2);
+    }
+    return true;
+}
+
+static enum sdc_status set_data(const struct train_options *o, struct sdc_run *run,
+                                struct sdc_error *err) {
+    uint32_t size[3] = {0};
+    if (o->data_shape && !parse_shape(o->data_shape, size))
+        return SDC_ERR(err, SDC_USAGE,
+                       "--data-shape: found '%.100s', expected CxHxW, such as 3x32x32",
+                       o->data_shape);
+    run->data.limit = o->data_limit;
+    run->data.channels = size[0];
+    run->data.height = size[1];
+    run->data.width = size[2];
+    run->data.classes = (uint32_t)o->data_classes;
+    run->data.samples = o->data_samples;
+    run->data.test_samples = o->data_test_samples;
+    run->data.seed = o->data_seed;
+    run->data.crop_padding = (uint32_t)o->crop_padding;
+    run->data.flip = o->flip;
+    run->data.shuffle = !o->no_shuffle;
+    run->data.drop_last = o->drop_last;
+    SDC_TRY(set_text(&run->data.name, o->data, err));
+    return set_text(&run->data.path, o->data_path, err);
 }
 
 static enum sdc_status set_loads(const struct train_options *o, struct sdc_run *run,
@@ -142,7 +200,7 @@ enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_t
     run->batch = (uint32_t)o->batch;
     run->seed_init = o->seed;
     run->seed_data = o->seed_data;
-    run->data.limit = o->data_limit;
+    SDC_TRY(set_data(o, run, err));
     run->optimizer.lr = o->lr;
     run->optimizer.momentum = o->momentum;
     run->optimizer.weight_decay = o->weight_decay;
@@ -153,8 +211,6 @@ enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_t
     SDC_TRY(set_text(&run->trial, "command-line", err));
     SDC_TRY(set_text(&run->model, o->model, err));
     SDC_TRY(set_text(&run->kernels, kernel_names[o->kernels], err));
-    SDC_TRY(set_text(&run->data.name, o->data, err));
-    SDC_TRY(set_text(&run->data.path, o->data_path, err));
     SDC_TRY(set_text(&run->save.path, o->save, err));
     SDC_TRY(set_text(&run->save.format, format_names[o->format], err));
     SDC_TRY(set_text(&run->output, o->output, err));

@@ -12,7 +12,9 @@
 
 #define SCHEMA "sdclab.run/1"
 /* A golden's digests are the only long part: steps x ranks x 40 bytes. */
-#define MAX_RUN (64u * 1024 * 1024)
+#define MAX_SIDE    (1u << 24) /* of images; so many pixels */
+#define MAX_PADDING 1024u
+#define MAX_RUN     (64u * 1024 * 1024)
 
 /* ---- recipes ---- */
 
@@ -100,6 +102,17 @@ static const struct sdc__field data_fields[] = {
     {"name", SDC__TEXT, AT(data.name)},
     {"path", SDC__TEXT, AT(data.path), .flags = SDC__NULLABLE},
     {"limit", SDC__U64, AT(data.limit)},
+    {"channels", SDC__U32, AT(data.channels), .max = MAX_SIDE},
+    {"height", SDC__U32, AT(data.height), .max = MAX_SIDE},
+    {"width", SDC__U32, AT(data.width), .max = MAX_SIDE},
+    {"classes", SDC__U32, AT(data.classes), .max = 65536},
+    {"samples", SDC__U64, AT(data.samples)},
+    {"test_samples", SDC__U64, AT(data.test_samples)},
+    {"seed", SDC__U64, AT(data.seed)},
+    {"crop_padding", SDC__U32, AT(data.crop_padding), .max = MAX_PADDING},
+    {"flip", SDC__BOOL, AT(data.flip)},
+    {"shuffle", SDC__BOOL, AT(data.shuffle)},
+    {"drop_last", SDC__BOOL, AT(data.drop_last)},
 };
 static const struct sdc__fields data_table = SDC__FIELDS(data_fields, struct sdc_run);
 
@@ -185,7 +198,7 @@ static enum sdc_status init(struct sdc_run *run, struct sdc_error *err) {
         .model = sdc__strdup("lenet5"),
         .kernels = sdc__strdup("onednn"),
         .precision = sdc__strdup("f32"),
-        .data = {.name = sdc__strdup("fashion-mnist")},
+        .data = {.name = sdc__strdup("fashion-mnist"), .shuffle = true},
         .optimizer = {.name = sdc__strdup("sgd"), .lr = 0.05, .momentum = 0.9},
         .schedule = sdc__strdup("constant"),
         .ranks = 1,

@@ -6,212 +6,158 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "base/str.h"
-#include "data/idx.h"
+#include "data/kinds.h"
 #include "sdc/rng.h"
 
-/* A named data set: how its samples come into memory, and what is done to every byte. */
+#define MAX_PIXELS  ((uint64_t)1 << 24)
+#define MAX_CLASSES 65536u
+
+/* A named data set: its shape, what is done to every byte, and how its samples come into memory. */
 struct kind {
     const char *name;
     uint32_t channels, height, width, classes;
-    float mean, std;
-    enum sdc_status (*fill)(const struct kind *kind, const char *path, bool train, uint64_t limit,
-                            struct sdc_dataset *set, struct sdc_error *err);
+    float mean[3], std[3]; /* of each channel; any shape: the first is of all */
+    bool any_shape;
+    sdc__data_fill *fill;
 };
 
-/* ---- common ---- */
+static const struct kind kinds[] = {
+    /* means and standard deviations of the training images, as commonly used */
+    {"fashion-mnist", 1, 28, 28, 10, {0.2860f}, {0.3530f}, false, sdc__fill_fashion_mnist},
+    {"cifar-10",
+     3,
+     32,
+     32,
+     10,
+     {0.4914f, 0.4822f, 0.4465f},
+     {0.2470f, 0.2435f, 0.2616f},
+     false,
+     sdc__fill_cifar},
+    {"cifar-100",
+     3,
+     32,
+     32,
+     100,
+     {0.5071f, 0.4867f, 0.4408f},
+     {0.2675f, 0.2565f, 0.2761f},
+     false,
+     sdc__fill_cifar},
+    {"synthetic", 1, 28, 28, 10, {0.5f}, {0.25f}, true, sdc__fill_synthetic},
+};
+#define N_KINDS (sizeof kinds / sizeof kinds[0])
 
-/* Memory for n samples. */
-static enum sdc_status reserve(const struct kind *kind, uint64_t n, struct sdc_dataset *set,
-                               struct sdc_error *err) {
-    size_t pixels = (size_t)kind->channels * kind->height * kind->width, all;
-    set->n = n;
-    if (__builtin_mul_overflow((size_t)n, pixels, &all))
-        return SDC_NOMEM(err, kind->name);
-    set->images = sdc__alloc_tensor(all, sizeof *set->images);
-    set->labels = sdc__calloc((size_t)n, 1);
-    return set->images && set->labels ? SDC_OK : SDC_NOMEM(err, kind->name);
+size_t sdc_dataset_count(void) {
+    return N_KINDS;
 }
 
-/* What each of the 256 byte values becomes: three operations in f32, as torchvision's ToTensor and
- * Normalize do them. */
-static void normalised(const struct kind *kind, float table[256]) {
-    for (int i = 0; i < 256; i++) {
-        float x = (float)i / 255.0f;
-        x = x - kind->mean;
-        table[i] = x / kind->std;
-    }
+const char *sdc_dataset_name(size_t i) {
+    return i < N_KINDS ? kinds[i].name : NULL;
 }
 
-static uint64_t limited(uint64_t n, uint64_t limit) {
+/* ---- for the kinds ---- */
+
+size_t sdc__data_pixels(const struct sdc_dataset *set) {
+    return (size_t)set->channels * set->height * set->width;
+}
+
+uint64_t sdc__data_limited(uint64_t n, uint64_t limit) {
     return limit && limit < n ? limit : n;
 }
 
-/* ---- Fashion-MNIST ---- */
-
-#define SYSTEM_DIR     "/usr/share/datasets/fashion-mnist"
-#define SYSTEM_PACKAGE "dataset-fashion-mnist"
-
-struct idx_pair {
-    struct sdc_buf images_text, labels_text;
-    char *images_path, *labels_path;
-    struct sdc_idx images, labels;
-};
-
-static enum sdc_status load_pair(const char *dir, bool train, struct idx_pair *p,
-                                 struct sdc_error *err) {
-    enum sdc_status st =
-        sdc__idx_load(dir, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte",
-                      &p->images_text, &p->images_path, err);
-    if (st == SDC_OK)
-        st = sdc__idx_load(dir, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte",
-                           &p->labels_text, &p->labels_path, err);
-    if (st == SDC_NOT_FOUND && err) {
-        size_t len = strlen(err->message);
-        struct sdc_buf b = SDC_BUF_INIT;
-        sdc__buf_printf(&b, "; Debian's package " SYSTEM_PACKAGE " holds the data set in %s",
-                        SYSTEM_DIR);
-        if (!b.failed && len + b.len < sizeof err->message)
-            memcpy(err->message + len, b.data, b.len + 1);
-        sdc__buf_release(&b);
-    }
-    return st;
+enum sdc_status sdc__data_reserve(uint64_t n, struct sdc_dataset *set, struct sdc_error *err) {
+    set->n = n;
+    set->pixels = sdc__alloc((size_t)n, sdc__data_pixels(set));
+    set->labels = sdc__calloc((size_t)n, sizeof *set->labels);
+    return set->pixels && set->labels ? SDC_OK : SDC_NOMEM(err, set->name);
 }
 
-static enum sdc_status check_pair(const struct kind *kind, struct idx_pair *p,
-                                  struct sdc_error *err) {
-    SDC_TRY(sdc__idx_parse(&p->images_text, p->images_path, 3, &p->images, err));
-    SDC_TRY(sdc__idx_parse(&p->labels_text, p->labels_path, 1, &p->labels, err));
-    const uint32_t *size = p->images.size;
-    if (size[1] != kind->height || size[2] != kind->width)
-        return SDC_ERR_AT(err, SDC_INVALID, 8, "%s: images of %u x %u, expected %u x %u",
-                          p->images_path, (unsigned)size[1], (unsigned)size[2],
-                          (unsigned)kind->height, (unsigned)kind->width);
-    if (size[0] == 0)
-        return SDC_ERR_AT(err, SDC_INVALID, 4, "%s: no images", p->images_path);
-    if (p->labels.size[0] != size[0])
-        return SDC_ERR_AT(err, SDC_INVALID, 4, "%s: %u labels, expected %u as images in %s",
-                          p->labels_path, (unsigned)p->labels.size[0], (unsigned)size[0],
-                          p->images_path);
-    for (uint32_t i = 0; i < size[0]; i++)
-        if (p->labels.bytes[i] >= kind->classes)
-            return SDC_ERR_AT(err, SDC_INVALID, 8 + (uint64_t)i,
-                              "%s: label %u of sample %u, expected less than %u", p->labels_path,
-                              (unsigned)p->labels.bytes[i], (unsigned)i, (unsigned)kind->classes);
-    return SDC_OK;
-}
+/* ---- opening ---- */
 
-static enum sdc_status fill_from_idx(const struct kind *kind, const char *path, bool train,
-                                     uint64_t limit, struct sdc_dataset *set,
-                                     struct sdc_error *err) {
-    struct idx_pair p = {.images_path = NULL};
-    float table[256];
-    enum sdc_status st;
-    SDC_TRY_OUT(st, load_pair(path ? path : SYSTEM_DIR, train, &p, err));
-    SDC_TRY_OUT(st, check_pair(kind, &p, err));
-    SDC_TRY_OUT(st, reserve(kind, limited(p.images.size[0], limit), set, err));
-    normalised(kind, table);
-    size_t all = (size_t)set->n * kind->height * kind->width;
-    for (size_t i = 0; i < all; i++)
-        set->images[i] = table[p.images.bytes[i]];
-    memcpy(set->labels, p.labels.bytes, (size_t)set->n);
-out:
-    sdc__buf_release(&p.images_text);
-    sdc__buf_release(&p.labels_text);
-    sdc__free(p.images_path);
-    sdc__free(p.labels_path);
-    return st;
-}
-
-/* ---- synthetic ---- */
-
-/* One Gaussian blob a class: its centre is an image of random grey squares of 4 x 4 pixels, and
- * every pixel has noise of its own. All in whole numbers, so that every machine makes the same
- * bytes; each sample has a stream of its own, so that a limit takes a prefix. */
-enum {
-    SYNTHETIC_TRAIN = 2048,
-    SYNTHETIC_TEST = 512,
-    SYNTHETIC_SEED = 2022,
-    SQUARE = 4,
-    DARKEST = 64,  /* of the centres */
-    GREYS = 128,   /* from there on */
-    NOISE_STD = 64 /* of a byte; the clipping at 0 and 255 cuts the far ends */
-};
-
-static void synthetic_centres(const struct kind *kind, uint8_t *centres) {
-    uint32_t columns = kind->width / SQUARE;
-    for (uint32_t c = 0; c < kind->classes; c++) {
-        struct sdc_rng rng;
-        sdc_rng_init(&rng, SYNTHETIC_SEED, SDC_RNG_SYNTHETIC, 0, c);
-        uint8_t greys[1024]; /* of the squares, row by row */
-        for (uint32_t i = 0; i < columns * (kind->height / SQUARE); i++)
-            greys[i] = (uint8_t)(DARKEST + sdc_rng_below(&rng, GREYS));
-        for (uint32_t y = 0; y < kind->height; y++)
-            for (uint32_t x = 0; x < kind->width; x++)
-                *centres++ = greys[y / SQUARE * columns + x / SQUARE];
-    }
-}
-
-/* Sum of eight random bytes: nearly Gaussian, mean 1020, variance 8 (256^2 - 1) / 12 = 209^2. */
-static int noise(struct sdc_rng *rng) {
-    int sum = 0;
-    for (int i = 0; i < 2; i++)
-        for (uint32_t word = sdc_rng_u32(rng), k = 0; k < 4; k++, word >>= 8)
-            sum += (int)(word & 0xFF);
-    return (sum - 1020) * NOISE_STD / 209;
-}
-
-static enum sdc_status fill_synthetic(const struct kind *kind, const char *path, bool train,
-                                      uint64_t limit, struct sdc_dataset *set,
-                                      struct sdc_error *err) {
-    (void)path;
-    size_t pixels = (size_t)kind->channels * kind->height * kind->width;
-    SDC_TRY(reserve(kind, limited(train ? SYNTHETIC_TRAIN : SYNTHETIC_TEST, limit), set, err));
-    uint8_t *centres = sdc__alloc(kind->classes, pixels);
-    if (!centres)
-        return SDC_NOMEM(err, kind->name);
-    float table[256];
-    normalised(kind, table);
-    synthetic_centres(kind, centres);
-    for (uint64_t i = 0; i < set->n; i++) {
-        struct sdc_rng rng;
-        sdc_rng_init(&rng, SYNTHETIC_SEED, SDC_RNG_SYNTHETIC, train ? 1 : 2, (uint32_t)i);
-        set->labels[i] = (uint8_t)(i % kind->classes);
-        for (size_t p = 0; p < pixels; p++) {
-            int grey = centres[set->labels[i] * pixels + p] + noise(&rng);
-            set->images[i * pixels + p] = table[grey < 0 ? 0 : grey > 255 ? 255 : grey];
+/* Three operations in f32, as torchvision's ToTensor and Normalize do them. */
+static enum sdc_status make_values(const struct kind *kind, struct sdc_dataset *set,
+                                   struct sdc_error *err) {
+    set->values = sdc__calloc(set->channels, sizeof *set->values);
+    if (!set->values)
+        return SDC_NOMEM(err, set->name);
+    for (uint32_t c = 0; c < set->channels; c++) {
+        const uint32_t k = kind->any_shape ? 0 : c;
+        for (int i = 0; i < 256; i++) {
+            float x = (float)i / 255.0f;
+            x = x - kind->mean[k];
+            set->values[c][i] = x / kind->std[k];
         }
     }
-    sdc__free(centres);
     return SDC_OK;
 }
 
-/* ---- the list ---- */
+static enum sdc_status set_size(const struct kind *kind, const char *what, uint64_t asked,
+                                uint64_t usual, uint64_t most, uint64_t *size,
+                                struct sdc_error *err) {
+    *size = asked ? asked : usual;
+    if (!kind->any_shape && *size != usual)
+        return SDC_ERR(err, SDC_USAGE, "data set %s: %s: found %llu, the set has %llu", kind->name,
+                       what, (unsigned long long)asked, (unsigned long long)usual);
+    if (*size > most)
+        return SDC_ERR(err, SDC_USAGE, "data set %s: %s: found %llu, the limit is %llu", kind->name,
+                       what, (unsigned long long)asked, (unsigned long long)most);
+    return SDC_OK;
+}
 
-static const struct kind kinds[] = {
-    /* mean and standard deviation of the training images, as commonly used */
-    {"fashion-mnist", 1, 28, 28, 10, 0.2860f, 0.3530f, fill_from_idx},
-    {"synthetic", 1, 28, 28, 10, 0.5f, 0.25f, fill_synthetic},
-};
-
-enum sdc_status sdc_dataset_open(const char *name, const char *path, bool train, uint64_t limit,
-                                 struct sdc_dataset **set, struct sdc_error *err) {
-    const struct kind *kind = NULL;
-    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
-        if (strcmp(kinds[i].name, name) == 0)
-            kind = &kinds[i];
-    if (!kind)
+static enum sdc_status set_shape(const struct kind *kind, const struct sdc_data_source *source,
+                                 struct sdc_dataset *set, struct sdc_error *err) {
+    uint64_t channels, height, width, classes, pixels;
+    SDC_TRY(
+        set_size(kind, "channels", source->channels, kind->channels, MAX_PIXELS, &channels, err));
+    SDC_TRY(set_size(kind, "height", source->height, kind->height, MAX_PIXELS, &height, err));
+    SDC_TRY(set_size(kind, "width", source->width, kind->width, MAX_PIXELS, &width, err));
+    SDC_TRY(set_size(kind, "classes", source->classes, kind->classes, MAX_CLASSES, &classes, err));
+    if (__builtin_mul_overflow(channels * height, width, &pixels) || pixels > MAX_PIXELS)
         return SDC_ERR(err, SDC_USAGE,
-                       "unknown data set '%.100s', expected fashion-mnist or synthetic", name);
+                       "data set %s: images of %llux%llux%llu, the limit is %llu "
+                       "pixels",
+                       kind->name, (unsigned long long)channels, (unsigned long long)height,
+                       (unsigned long long)width, (unsigned long long)MAX_PIXELS);
+    if (!kind->any_shape && (source->samples || source->test_samples || source->seed))
+        return SDC_ERR(err, SDC_USAGE,
+                       "data set %s: samples, test samples or seed given; only synthetic is made",
+                       kind->name);
+    set->channels = (uint32_t)channels;
+    set->height = (uint32_t)height;
+    set->width = (uint32_t)width;
+    set->classes = (uint32_t)classes;
+    return SDC_OK;
+}
+
+static enum sdc_status find_kind(const char *name, const struct kind **kind,
+                                 struct sdc_error *err) {
+    struct sdc_buf list = SDC_BUF_INIT;
+    for (size_t i = 0; i < N_KINDS; i++) {
+        *kind = &kinds[i];
+        if (strcmp(kinds[i].name, name) == 0)
+            return SDC_OK;
+    }
+    for (size_t i = 0; i < N_KINDS; i++)
+        sdc__buf_printf(&list, "%s%s", i ? ", " : "", kinds[i].name);
+    enum sdc_status st = SDC_ERR(err, SDC_USAGE, "unknown data set '%.100s', expected one of %s",
+                                 name, list.failed ? "the known ones" : list.data);
+    sdc__buf_release(&list);
+    return st;
+}
+
+enum sdc_status sdc_dataset_open(const struct sdc_data_source *source, bool train,
+                                 struct sdc_dataset **set, struct sdc_error *err) {
+    const struct kind *kind;
+    SDC_TRY(find_kind(source->name, &kind, err));
     struct sdc_dataset *made = sdc__calloc(1, sizeof *made);
     if (!made)
-        return SDC_NOMEM(err, name);
-    made->name = sdc__strdup(name);
-    made->channels = kind->channels;
-    made->height = kind->height;
-    made->width = kind->width;
-    made->classes = kind->classes;
-    enum sdc_status st =
-        made->name ? kind->fill(kind, path, train, limit, made, err) : SDC_NOMEM(err, name);
+        return SDC_NOMEM(err, kind->name);
+    enum sdc_status st = set_shape(kind, source, made, err);
+    if (st == SDC_OK && !(made->name = sdc__strdup(kind->name)))
+        st = SDC_NOMEM(err, kind->name);
+    if (st == SDC_OK)
+        st = make_values(kind, made, err);
+    if (st == SDC_OK)
+        st = kind->fill(source, train, made, err);
     if (st == SDC_OK)
         *set = made;
     else
@@ -223,7 +169,8 @@ void sdc_dataset_free(struct sdc_dataset *set) {
     if (!set)
         return;
     sdc__free(set->name);
-    sdc__free(set->images);
+    sdc__free(set->pixels);
     sdc__free(set->labels);
+    sdc__free(set->values);
     sdc__free(set);
 }

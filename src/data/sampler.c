@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch/utils/data/distributed.py of PyTorch 1.13, DistributedSampler with shuffle and without
- * drop_last, under a DataLoader with drop_last; only the permutation comes from Philox.
+ * torch/utils/data/distributed.py of PyTorch 1.13, DistributedSampler, under a DataLoader with drop_last; only the permutation comes from Philox.
  */
 #include <stdbool.h>
 
@@ -10,23 +9,23 @@
 #include "sdc/rng.h"
 
 struct sdc_sampler {
-    uint64_t n, seed, epoch; /* epoch of the permutation below */
-    uint32_t ranks, batch;
+    struct sdc_sharding sharding;
     uint64_t steps; /* of an epoch */
+    uint64_t epoch; /* of the permutation below */
     bool has_epoch;
     uint32_t *permutation; /* of n */
 };
 
-uint64_t sdc_sampler_steps_per_epoch(uint64_t n, uint32_t ranks, uint32_t batch) {
-    if (ranks == 0 || batch == 0)
+uint64_t sdc_sampler_steps_per_epoch(const struct sdc_sharding *s) {
+    if (s->ranks == 0 || s->batch == 0)
         return 0;
-    uint64_t of_rank = n / ranks + (n % ranks != 0);
-    return of_rank / batch;
+    uint64_t of_rank = s->n / s->ranks + (!s->drop_last && s->n % s->ranks != 0);
+    return of_rank / s->batch;
 }
 
-enum sdc_status sdc_sampler_new(uint64_t n, uint32_t ranks, uint32_t batch, uint64_t seed,
-                                struct sdc_sampler **sampler, struct sdc_error *err) {
-    uint64_t steps = sdc_sampler_steps_per_epoch(n, ranks, batch);
+enum sdc_status sdc_sampler_new(const struct sdc_sharding *sharding, struct sdc_sampler **sampler,
+                                struct sdc_error *err) {
+    uint64_t n = sharding->n, steps = sdc_sampler_steps_per_epoch(sharding);
     if (n > UINT32_MAX)
         return SDC_ERR(err, SDC_LIMIT, "a data set of %llu samples, the limit is %lu",
                        (unsigned long long)n, (unsigned long)UINT32_MAX);
@@ -34,7 +33,7 @@ enum sdc_status sdc_sampler_new(uint64_t n, uint32_t ranks, uint32_t batch, uint
         return SDC_ERR(err, SDC_INVALID,
                        "a data set of %llu samples is too small for one step of %u ranks with "
                        "batches of %u",
-                       (unsigned long long)n, (unsigned)ranks, (unsigned)batch);
+                       (unsigned long long)n, (unsigned)sharding->ranks, (unsigned)sharding->batch);
     struct sdc_sampler *s = sdc__calloc(1, sizeof *s);
     uint32_t *permutation = sdc__calloc((size_t)n, sizeof *permutation);
     if (!s || !permutation) {
@@ -42,41 +41,38 @@ enum sdc_status sdc_sampler_new(uint64_t n, uint32_t ranks, uint32_t batch, uint
         sdc__free(permutation);
         return SDC_NOMEM(err, "index lists");
     }
-    *s = (struct sdc_sampler){.n = n,
-                              .seed = seed,
-                              .ranks = ranks,
-                              .batch = batch,
-                              .steps = steps,
-                              .permutation = permutation};
+    *s = (struct sdc_sampler){.sharding = *sharding, .steps = steps, .permutation = permutation};
     *sampler = s;
     return SDC_OK;
 }
 
 static void shuffle(struct sdc_sampler *s, uint32_t epoch) {
     struct sdc_rng rng;
-    for (uint32_t i = 0; i < s->n; i++)
+    for (uint32_t i = 0; i < s->sharding.n; i++)
         s->permutation[i] = i;
-    sdc_rng_init(&rng, s->seed, SDC_RNG_DATA_ORDER, 0, epoch);
-    sdc_rng_shuffle_u32(&rng, s->permutation, (size_t)s->n);
+    sdc_rng_init(&rng, s->sharding.seed, SDC_RNG_DATA_ORDER, 0, epoch);
+    if (!s->sharding.in_order)
+        sdc_rng_shuffle_u32(&rng, s->permutation, (size_t)s->sharding.n);
     s->epoch = epoch;
     s->has_epoch = true;
 }
 
 enum sdc_status sdc_sampler_batch(struct sdc_sampler *s, uint32_t rank, uint64_t step,
                                   uint32_t *indices, struct sdc_error *err) {
-    uint64_t epoch = step / s->steps, first = step % s->steps * s->batch;
-    if (rank >= s->ranks)
+    const struct sdc_sharding *how = &s->sharding;
+    uint64_t epoch = step / s->steps, first = step % s->steps * how->batch;
+    if (rank >= how->ranks)
         return SDC_ERR(err, SDC_USAGE, "rank %u, expected less than %u", (unsigned)rank,
-                       (unsigned)s->ranks);
+                       (unsigned)how->ranks);
     if (epoch > UINT32_MAX)
         return SDC_ERR(err, SDC_LIMIT, "epoch %llu, the limit is %lu", (unsigned long long)epoch,
                        (unsigned long)UINT32_MAX);
     if (!s->has_epoch || s->epoch != epoch)
         shuffle(s, (uint32_t)epoch);
-    for (uint32_t i = 0; i < s->batch; i++) {
+    for (uint32_t i = 0; i < how->batch; i++) {
         /* the list of all ranks: the permutation, then padding from its front */
-        uint64_t place = (first + i) * s->ranks + rank;
-        indices[i] = s->permutation[place < s->n ? place : (place - s->n) % s->n];
+        uint64_t place = (first + i) * how->ranks + rank;
+        indices[i] = s->permutation[place < how->n ? place : (place - how->n) % how->n];
     }
     return SDC_OK;
 }

@@ -10,6 +10,7 @@
 #include "base/platform.h"
 #include "base/str.h"
 #include "train/files.h"
+#include "train/source.h"
 #include "train/startup.h"
 
 /* What the ranks tell each other after a step, and after an evaluation. */
@@ -124,8 +125,9 @@ static enum sdc_status check_float_environment(struct member *m) {
 static enum sdc_status prepare(struct member *m) {
     const struct sdc_job *job = m->job;
     SDC_TRY(sdc_rank_prepare(m->r, &job->shape, &m->err));
-    SDC_TRY(sdc_rank_order(m->r, job->train_set->n, m->ranks, job->run->batch, job->run->seed_data,
-                           &m->err));
+    const struct sdc_sharding sharding = sdc_run_sharding(job->run, job->train_set->n);
+    const struct sdc_augment augment = sdc_run_augment(job->run);
+    SDC_TRY(sdc_rank_order(m->r, &sharding, &augment, &m->err));
     struct sdc_reduction *red = &m->r->reduction;
     red->model = job->shape.model;
     red->comm = m->comm;

@@ -46,22 +46,24 @@ out:
     return st;
 }
 
-enum sdc_status sdc_rank_order(struct sdc_rank *r, uint64_t n, uint32_t ranks, uint32_t batch,
-                               uint64_t seed, struct sdc_error *err) {
-    if (r->sampler && r->sampler_n == n && r->sampler_ranks == ranks && r->sampler_batch == batch &&
-        r->sampler_seed == seed)
+static bool same_sharding(const struct sdc_sharding *a, const struct sdc_sharding *b) {
+    return a->n == b->n && a->ranks == b->ranks && a->batch == b->batch && a->seed == b->seed &&
+           a->in_order == b->in_order && a->drop_last == b->drop_last;
+}
+
+enum sdc_status sdc_rank_order(struct sdc_rank *r, const struct sdc_sharding *sharding,
+                               const struct sdc_augment *augment, struct sdc_error *err) {
+    r->augment = *augment;
+    if (r->sampler && same_sharding(&r->sharding, sharding))
         return SDC_OK;
     sdc_sampler_free(r->sampler);
     r->sampler = NULL;
-    if (sdc_sampler_steps_per_epoch(n, ranks, batch) == 0)
+    if (sdc_sampler_steps_per_epoch(sharding) == 0)
         return SDC_ERR(err, SDC_INVALID,
                        "%llu training samples are too few for %u ranks with batches of %u",
-                       (unsigned long long)n, ranks, batch);
-    SDC_TRY(sdc_sampler_new(n, ranks, batch, seed, &r->sampler, err));
-    r->sampler_n = n;
-    r->sampler_ranks = ranks;
-    r->sampler_batch = batch;
-    r->sampler_seed = seed;
+                       (unsigned long long)sharding->n, sharding->ranks, sharding->batch);
+    SDC_TRY(sdc_sampler_new(sharding, &r->sampler, err));
+    r->sharding = *sharding;
     return SDC_OK;
 }
 
@@ -69,17 +71,11 @@ enum sdc_status sdc_rank_order(struct sdc_rank *r, uint64_t n, uint32_t ranks, u
 
 static enum sdc_status fill_batch(struct sdc_rank *r, const struct sdc_dataset *set,
                                   struct sdc_error *err) {
-    uint64_t step,
-        per_epoch = sdc_sampler_steps_per_epoch(r->sampler_n, r->sampler_ranks, r->sampler_batch);
+    uint64_t step, per_epoch = sdc_sampler_steps_per_epoch(&r->sharding);
     sdc_loop_state_next(&r->state.loop, per_epoch, &step);
     SDC_TRY(sdc_sampler_batch(r->sampler, r->rank, step, r->indices, err));
-    size_t pixels = (size_t)set->channels * set->height * set->width;
-    float *images = sdc_net_input(r->net);
-    int32_t *labels = sdc_net_labels(r->net);
-    for (uint32_t i = 0; i < r->sampler_batch; i++) {
-        memcpy(images + i * pixels, set->images + r->indices[i] * pixels, pixels * sizeof *images);
-        labels[i] = set->labels[r->indices[i]];
-    }
+    sdc_dataset_gather(set, r->indices, r->sharding.batch, &r->augment,
+                       (uint32_t)(step / per_epoch), sdc_net_input(r->net), sdc_net_labels(r->net));
     return SDC_OK;
 }
 
@@ -155,14 +151,16 @@ static double judge(const float *logits, unsigned classes, unsigned label, uint6
 static enum sdc_status evaluate_batch(struct sdc_rank *r, struct sdc_net *net,
                                       const struct sdc_dataset *set, uint64_t first,
                                       struct sdc_eval_result *sum, struct sdc_error *err) {
-    size_t pixels = (size_t)set->channels * set->height * set->width;
+    uint32_t indices[EVAL_BATCH];
     size_t batch = sdc_net_batch(net);
     const float *logits;
-    memcpy(sdc_net_input(net), set->images + first * pixels, batch * pixels * sizeof(float));
+    for (size_t i = 0; i < batch; i++)
+        indices[i] = (uint32_t)(first + i);
+    sdc_dataset_gather(set, indices, batch, NULL, 0, sdc_net_input(net), NULL);
     SDC_TRY(sdc_net_forward(net, r->state.params, &logits, err));
     for (size_t i = 0; i < batch; i++)
-        sum->loss +=
-            judge(logits + i * set->classes, set->classes, set->labels[first + i], &sum->correct);
+        sum->loss += judge(logits + i * set->classes, set->classes,
+                           (unsigned)set->labels[first + i], &sum->correct);
     return SDC_OK;
 }
 

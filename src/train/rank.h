@@ -38,17 +38,18 @@ struct sdc_rank {
     struct sdc_reduction reduction;
     uint32_t *indices; /* of a batch */
 
-    struct sdc_sampler *sampler; /* for the four below */
-    uint64_t sampler_n, sampler_seed;
-    uint32_t sampler_ranks, sampler_batch;
+    struct sdc_sampler *sampler; /* for the sharding below */
+    struct sdc_sharding sharding;
+    struct sdc_augment augment;
 };
 
 /* Makes everything fit, reusing what fits already. Statuses of nn, and SDC_NO_MEMORY. */
 enum sdc_status sdc_rank_prepare(struct sdc_rank *r, const struct sdc_rank_shape *shape,
                                  struct sdc_error *err) SDC_MUST_CHECK;
-/* The data order of a run over n samples. SDC_INVALID: too few for one step. */
-enum sdc_status sdc_rank_order(struct sdc_rank *r, uint64_t n, uint32_t ranks, uint32_t batch,
-                               uint64_t seed, struct sdc_error *err) SDC_MUST_CHECK;
+/* The data order of a run, and what is done to its samples. SDC_INVALID: too few for one step. */
+enum sdc_status sdc_rank_order(struct sdc_rank *r, const struct sdc_sharding *sharding,
+                               const struct sdc_augment *augment,
+                               struct sdc_error *err) SDC_MUST_CHECK;
 void sdc_rank_release(struct sdc_rank *r);
 
 struct sdc_step_result {

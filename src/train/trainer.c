@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "train/files.h"
 #include "train/loop.h"
+#include "train/source.h"
 #include "train/startup.h"
 #include "train/team.h"
 
@@ -20,9 +21,9 @@
 
 struct kept_dataset {
     struct sdc_dataset *set;
-    char *name, *path; /* path may be NULL */
+    struct sdc_data_source source; /* its texts are the next two */
+    char *name, *path;             /* path may be NULL */
     bool train;
-    uint64_t limit;
 };
 
 struct sdc_trainer {
@@ -95,17 +96,23 @@ void sdc_trainer_free(struct sdc_trainer *t) {
 
 /* ---- kept between runs ---- */
 
-static bool same_text(const char *a, const char *b) {
-    return a && b ? strcmp(a, b) == 0 : a == b;
+static enum sdc_status open_dataset(struct kept_dataset *k, struct sdc_error *err) {
+    const struct sdc_data_source *from = &k->source;
+    k->name = sdc__strdup(from->name);
+    k->path = from->path ? sdc__strdup(from->path) : NULL;
+    if (!k->name || (from->path && !k->path))
+        return SDC_NOMEM(err, "a data set");
+    k->source.name = k->name;
+    k->source.path = k->path;
+    return sdc_dataset_open(&k->source, k->train, &k->set, err);
 }
 
-static enum sdc_status get_dataset(struct sdc_trainer *t, const char *name, const char *path,
-                                   bool train, uint64_t limit, const struct sdc_dataset **set,
-                                   struct sdc_error *err) {
+static enum sdc_status get_dataset(struct sdc_trainer *t, const struct sdc_run *run, bool train,
+                                   const struct sdc_dataset **set, struct sdc_error *err) {
+    const struct sdc_data_source source = sdc_run_data_source(run, train);
     for (unsigned i = 0; i < t->n_sets; i++) {
         struct kept_dataset *k = &t->sets[i];
-        if (k->train == train && k->limit == limit && same_text(k->name, name) &&
-            same_text(k->path, path)) {
+        if (k->train == train && sdc_data_source_same(&k->source, &source)) {
             struct kept_dataset hit = *k; /* the last used stand last */
             memmove(k, k + 1, (t->n_sets - i - 1) * sizeof *k);
             t->sets[t->n_sets - 1] = hit;
@@ -113,13 +120,11 @@ static enum sdc_status get_dataset(struct sdc_trainer *t, const char *name, cons
             return SDC_OK;
         }
     }
-    struct kept_dataset fresh = {.train = train, .limit = limit};
-    SDC_TRY(sdc_dataset_open(name, path, train, limit, &fresh.set, err));
-    fresh.name = sdc__strdup(name);
-    fresh.path = path ? sdc__strdup(path) : NULL;
-    if (!fresh.name || (path && !fresh.path)) {
+    struct kept_dataset fresh = {.train = train, .source = source};
+    enum sdc_status st = open_dataset(&fresh, err);
+    if (st != SDC_OK) {
         dataset_release(&fresh);
-        return SDC_NOMEM(err, "a data set");
+        return st;
     }
     if (t->n_sets == MAX_DATASETS) { /* the one used longest ago goes */
         dataset_release(&t->sets[0]);
@@ -134,8 +139,9 @@ static enum sdc_status get_dataset(struct sdc_trainer *t, const char *name, cons
 enum sdc_status sdc_trainer_epoch_steps(struct sdc_trainer *t, const struct sdc_run *run,
                                         uint64_t *steps, struct sdc_error *err) {
     const struct sdc_dataset *set;
-    SDC_TRY(get_dataset(t, run->data.name, run->data.path, true, run->data.limit, &set, err));
-    *steps = sdc_sampler_steps_per_epoch(set->n, run->ranks, run->batch);
+    SDC_TRY(get_dataset(t, run, true, &set, err));
+    const struct sdc_sharding sharding = sdc_run_sharding(run, set->n);
+    *steps = sdc_sampler_steps_per_epoch(&sharding);
     return SDC_OK;
 }
 
@@ -227,8 +233,7 @@ static enum sdc_status choose_data(struct session *s, struct sdc_error *err) {
     const struct sdc_run *run = s->run;
     struct sdc_job *job = &s->job;
     const struct sdc_model *m = job->shape.model;
-    SDC_TRY(get_dataset(s->t, run->data.name, run->data.path, true, run->data.limit,
-                        &job->train_set, err));
+    SDC_TRY(get_dataset(s->t, run, true, &job->train_set, err));
     const struct sdc_dataset *d = job->train_set;
     if (d->channels != m->channels || d->height != m->height || d->width != m->width ||
         d->classes != m->classes)
@@ -239,7 +244,7 @@ static enum sdc_status choose_data(struct session *s, struct sdc_error *err) {
                        m->height, m->width, m->classes);
     if (run->eval_samples == 0)
         return SDC_OK;
-    SDC_TRY(get_dataset(s->t, run->data.name, run->data.path, false, 0, &job->test_set, err));
+    SDC_TRY(get_dataset(s->t, run, false, &job->test_set, err));
     job->eval_samples = run->eval_samples < job->test_set->n ? run->eval_samples : job->test_set->n;
     return SDC_OK;
 }

@@ -51,6 +51,17 @@ void sample_run(struct sdc_run *run) {
     set(&run->data.name, "synthetic");
     run->data.path = sample_text("/data/with space");
     run->data.limit = 1000;
+    run->data.channels = 3;
+    run->data.height = 32;
+    run->data.width = 31;
+    run->data.classes = 100;
+    run->data.samples = 4096;
+    run->data.test_samples = 100;
+    run->data.seed = 7;
+    run->data.crop_padding = 4;
+    run->data.flip = true;
+    run->data.shuffle = false;
+    run->data.drop_last = true;
     run->optimizer.lr = 0.1 + 0.2; /* 0.30000000000000004 */
     run->optimizer.momentum = 1.0 / 3.0;
     run->optimizer.weight_decay = 5e-324;

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Data sets against NumPy's reading of the same files; damaged files; the synthetic set."""
 import gzip
+import hashlib
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -9,6 +11,8 @@ import sys
 import numpy as np
 
 PROGRAM = sys.argv[1]
+# SHA-256 of labels (u8) and images (f32) of the synthetic training set as it was first made: its bytes never change
+FIRST_BYTES = "57b61cb1533a828fcb4d0ccdf1a68073be36f2703c59aa71f14e312b2691aaf1"
 SYSTEM = "/usr/share/datasets/fashion-mnist"
 
 
@@ -20,8 +24,8 @@ def read(*args):
     out = call(*args)
     line, _, rest = out.partition(b"\n")
     n, c, h, w, classes = map(int, line.split())
-    labels = np.frombuffer(rest[:n], np.uint8)
-    images = np.frombuffer(rest[n:], np.float32).reshape(n, c, h, w)
+    labels = np.frombuffer(rest[:4 * n], np.int32)
+    images = np.frombuffer(rest[4 * n:], np.float32).reshape(n, c, h, w)
     return labels, images, classes
 
 
@@ -144,5 +148,140 @@ assert (nearest == test_labels).mean() > 0.99
 inner = images[labels == 3].reshape(-1, 784) - centres[3]
 assert 0.9 < inner.std() < 1.05  # noise of 64 / 255 over 0.25, less what is clipped
 
-assert call("cifar", "-", "test", 0).startswith(b"USAGE ")
+labels, images, _ = read("synthetic", "-", "train", 0)
+assert hashlib.sha256(labels.astype(np.uint8).tobytes() + images.tobytes()).hexdigest() == FIRST_BYTES
+
+# any shape, class count, size and seed
+labels, images, classes = read("synthetic", "-", "train", 0, 3, 33, 30, 300, 900, 5, 7)
+assert images.shape == (900, 3, 33, 30) and classes == 300 and (labels == np.arange(900) % 300).all()
+more = read("synthetic", "-", "train", 0, 3, 33, 30, 300, 901, 5, 7)
+assert more[1][:900].tobytes() == images.tobytes()
+assert len(read("synthetic", "-", "test", 0, 3, 33, 30, 300, 900, 5, 7)[0]) == 5
+assert read("synthetic", "-", "train", 0, 3, 33, 30, 300, 900, 5, 8)[1].tobytes() != images.tobytes()
+assert read("synthetic", "-", "train", 2, 1, 1, 1, 2, 0, 0, 0)[1].shape == (2, 1, 1, 1)
+labels, images, classes = read("synthetic", "-", "train", 0, 3, 32, 32, 10, 640, 0, 0)
+test_labels, test, _ = read("synthetic", "-", "test", 0, 3, 32, 32, 10, 0, 256, 0)
+centres = np.stack([images[labels == k].mean(0).ravel() for k in range(10)])
+nearest = ((test.reshape(256, 1, -1) - centres) ** 2).sum(-1).argmin(1)
+assert (nearest == test_labels).mean() > 0.99
+
+
+def not_such(words, *args):
+    out = call(*args).decode()
+    assert out.startswith("USAGE ") and words in out, out
+
+
+not_such("images of 4096x4096x2, the limit is 16777216 pixels", "synthetic", "-", "train", 1, 4096, 4096, 2, 0, 0, 0, 0)
+not_such("samples, the limit is", "synthetic", "-", "train", 1, 0, 0, 0, 0, 1 << 32, 0, 0)
+not_such("height: found 32, the set has 28", "fashion-mnist", "-", "train", 1, 0, 32, 0, 0, 0, 0, 0)
+not_such("classes: found 100, the set has 10", "cifar-10", "c", "train", 1, 0, 0, 0, 100, 0, 0, 0)
+not_such("only synthetic is made", "cifar-10", "c", "train", 1, 0, 0, 0, 0, 5, 0, 0)
+not_such("expected one of fashion-mnist, cifar-10, cifar-100, synthetic", "cifar", "-", "test", 0)
+
+# CIFAR: a few records at the beginning and the end of files of the right size, the rest zeros
+os.makedirs("cifar", exist_ok=True)
+MEANS = {10: (0.4914, 0.4822, 0.4465), 100: (0.5071, 0.4867, 0.4408)}
+STDS = {10: (0.2470, 0.2435, 0.2616), 100: (0.2675, 0.2565, 0.2761)}
+FILES = {10: ([f"data_batch_{i}.bin" for i in range(1, 6)], ["test_batch.bin"], 10000, 10000),
+         100: (["train.bin"], ["test.bin"], 50000, 10000)}
+
+
+def cifar_file(name, classes, count, few, gz=False):
+    """Writes `few` random records, zeros, and one more random record; returns what it should read as."""
+    head = 1 if classes == 10 else 2
+    records = rng.integers(0, 256, (few + 1, head + 3072), np.uint8)
+    records[:, :head] = rng.integers(0, 20 if head == 2 else 10, (few + 1, head))
+    records[:, head - 1] = rng.integers(0, classes, few + 1)
+    size = count * (head + 3072)
+    with (gzip.open(f"cifar/{name}.gz", "wb", 1) if gz else open(f"cifar/{name}", "wb")) as f:
+        f.write(records[:few].tobytes())
+        if gz:
+            f.write(bytes(size - records.nbytes))
+        else:
+            f.truncate(size - head - 3072)
+            f.seek(0, 2)
+        f.write(records[few].tobytes())
+    labels = np.zeros(count, np.int32)
+    pixels = np.zeros((count, 3, 32, 32), np.uint8)
+    for i, r in zip([*range(few), count - 1], records):
+        labels[i] = r[head - 1]
+        pixels[i] = r[head:].reshape(3, 32, 32)
+    return labels, pixels
+
+
+def normalised(pixels, classes):
+    return np.stack([normalise(pixels[:, c], MEANS[classes][c], STDS[classes][c]) for c in range(3)], 1)
+
+
+for classes in (10, 100):
+    train, test, n_train, n_test = FILES[classes]
+    parts = [cifar_file(f, classes, n_train, 3) for f in train]
+    want_labels = np.concatenate([p[0] for p in parts])
+    limit = 10003 if classes == 10 else 5  # into the second file
+    labels, images, k = read(f"cifar-{classes}", "cifar", "train", limit)
+    assert k == classes and images.shape == (limit, 3, 32, 32)
+    assert (labels == want_labels[:limit]).all()
+    want = normalised(np.concatenate([p[1] for p in parts[:2]])[:limit], classes)
+    assert (images.view(np.uint32) == want.view(np.uint32)).all()
+    if classes == 100:
+        os.rename("cifar/train.bin", "cifar/other.bin")
+    want_labels, want = cifar_file(test[0], classes, n_test, 4, gz=True)
+    labels, images, k = read(f"cifar-{classes}", "cifar", "test", 0)
+    assert len(labels) == 10000 and (labels == want_labels).all()
+    assert (images[9999] == normalised(want[9999:], classes)[0]).all()
+    assert (images[:5] == normalised(want[:5], classes)).all()
+
+
+def cifar_refused(classes, split, status, offset, *words):
+    out = call(f"cifar-{classes}", "cifar", split, 1).decode(errors="replace")
+    got = out.split(" ", 2)
+    assert got[0] == status and (offset is None or int(got[1]) == offset), out[:300]
+    for word in words:
+        assert word in got[2], (word, out)
+
+
+cifar_refused(100, "train", "NOT_FOUND", None, "cifar/train.bin: no such file", "cifar-100-binary.tar.gz")
+assert b"no folder given" in call("cifar-10", "-", "train", 0)
+os.rename("cifar/other.bin", "cifar/train.bin")
+with open("cifar/train.bin", "r+b") as f:
+    f.seek(3074 * 40000)
+    f.write(b"\x14\x00")
+cifar_refused(100, "train", "INVALID", 3074 * 40000, "label 20 of record 40000, expected less than 20")
+with open("cifar/train.bin", "r+b") as f:
+    f.seek(3074 * 40000)
+    f.write(b"\x13\x64")
+cifar_refused(100, "train", "INVALID", 3074 * 40000 + 1, "label 100 of record 40000, expected less than 100")
+os.truncate("cifar/train.bin", 3074 * 49999)
+cifar_refused(100, "train", "INVALID", 3074 * 49999, "truncated: 153696926 bytes, 50000 records of 3074 bytes have")
+with open("cifar/data_batch_1.bin", "ab") as f:
+    f.write(b"x")
+cifar_refused(10, "train", "INVALID", 30730000, "bytes after the end: 30730001 bytes, 10000 records of 3073 bytes")
+shutil.rmtree("cifar")
+
+# augmentation: padding with black, a crop of the image's size, then a flip, all from one draw for each sample and epoch
+
+
+def changed(padding, flip, seed, epoch, n, *shape):
+    out = subprocess.run([PROGRAM, "changed", *map(str, (padding, flip, seed, epoch, n, *shape))], stdout=subprocess.PIPE,
+                         check=True, timeout=100).stdout
+    *lines, rest = out.split(b"\n", n)
+    draws = np.array([list(map(int, line.split())) for line in lines])[::-1]
+    return draws, np.frombuffer(rest, np.float32).reshape(n, *shape)[::-1]
+
+
+for padding, flip, shape in ((4, 1, (3, 32, 32)), (4, 0, (1, 28, 28)), (0, 1, (2, 5, 7)), (9, 1, (1, 5, 7)), (0, 0, (1, 4, 4))):
+    plain = read("synthetic", "-", "train", 0, *shape, 10, 400, 0, 0)[1]
+    draws, images = changed(padding, flip, 5, 3, 400, *shape)
+    assert draws[:, :2].max() == 2 * padding and draws[:, :2].min() == 0
+    assert draws[:, 2].max() == flip and (not flip or 140 < draws[:, 2].sum() < 260)
+    black = normalise(np.zeros(1, np.uint8), 0.5, 0.25)[0]
+    padded = np.pad(plain, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=black)
+    for i, (row, column, mirrored) in enumerate(draws):
+        want = padded[i, :, row:row + shape[1], column:column + shape[2]]
+        assert (images[i] == (want[:, :, ::-1] if mirrored else want)).all(), (padding, i)
+    again = changed(padding, flip, 5, 3, 399, *shape)  # a sample's draw does not depend on the others
+    assert (again[0] == draws[:399]).all()
+    if padding:
+        assert (changed(padding, flip, 5, 4, 400, *shape)[0] != draws).any()
+        assert (changed(padding, flip, 6, 3, 400, *shape)[0] != draws).any()
 print("ok")

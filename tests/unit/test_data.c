@@ -15,13 +15,23 @@ static struct sdc_error err;
 
 static void steps_of_an_epoch(void **state) {
     (void)state;
-    assert_int_equal(sdc_sampler_steps_per_epoch(60000, 2, 64), 468); /* 30000 / 64 = 468.75 */
-    assert_int_equal(sdc_sampler_steps_per_epoch(60000, 1, 64), 937);
-    assert_int_equal(sdc_sampler_steps_per_epoch(10, 4, 3), 1); /* 12 after padding */
-    assert_int_equal(sdc_sampler_steps_per_epoch(10, 4, 4), 0);
-    assert_int_equal(sdc_sampler_steps_per_epoch(0, 1, 1), 0);
-    assert_int_equal(sdc_sampler_steps_per_epoch(10, 0, 1), 0);
-    assert_int_equal(sdc_sampler_steps_per_epoch(10, 1, 0), 0);
+    static const struct {
+        struct sdc_sharding how;
+        uint64_t steps;
+    } cases[] = {
+        {{.n = 60000, .ranks = 2, .batch = 64}, 468}, /* 30000 / 64 = 468.75 */
+        {{.n = 60000, .ranks = 1, .batch = 64}, 937},
+        {{.n = 10, .ranks = 4, .batch = 3}, 1},                    /* 12 after padding */
+        {{.n = 10, .ranks = 4, .batch = 3, .drop_last = true}, 0}, /* 8 are dealt out */
+        {{.n = 10, .ranks = 4, .batch = 2, .drop_last = true}, 1},
+        {{.n = 12, .ranks = 4, .batch = 3, .drop_last = true}, 1},
+        {{.n = 10, .ranks = 4, .batch = 4}, 0},
+        {{.n = 0, .ranks = 1, .batch = 1}, 0},
+        {{.n = 10, .ranks = 0, .batch = 1}, 0},
+        {{.n = 10, .ranks = 1, .batch = 0}, 0},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_int_equal(sdc_sampler_steps_per_epoch(&cases[i].how), cases[i].steps);
 }
 
 /* The stream is named in the header; here it is drawn by hand. Any step may be asked for, in any
@@ -30,7 +40,8 @@ static void permutation_is_the_stream_of_its_epoch(void **state) {
     (void)state;
     enum { N = 37 };
     struct sdc_sampler *s;
-    assert_ok(sdc_sampler_new(N, 1, N, 99, &s, &err));
+    assert_ok(sdc_sampler_new(&(struct sdc_sharding){.n = N, .ranks = 1, .batch = N, .seed = 99},
+                              &s, &err));
     for (uint32_t epoch = 3; epoch-- > 0;) {
         uint32_t got[N], want[N];
         struct sdc_rng rng;
@@ -45,8 +56,13 @@ static void permutation_is_the_stream_of_its_epoch(void **state) {
     assert_status(SDC_USAGE, sdc_sampler_batch(s, 1, 0, one, &err));
     assert_status(SDC_LIMIT, sdc_sampler_batch(s, 0, (uint64_t)1 << 40, one, &err));
     sdc_sampler_free(s);
-    assert_status(SDC_INVALID, sdc_sampler_new(0, 1, 1, 1, &s, &err));
-    assert_status(SDC_LIMIT, sdc_sampler_new((uint64_t)1 << 33, 1, 1, 1, &s, &err));
+    assert_status(SDC_INVALID,
+                  sdc_sampler_new(&(struct sdc_sharding){.n = 0, .ranks = 1, .batch = 1, .seed = 1},
+                                  &s, &err));
+    assert_status(SDC_LIMIT, sdc_sampler_new(
+                                 &(struct sdc_sharding){
+                                     .n = (uint64_t)1 << 33, .ranks = 1, .batch = 1, .seed = 1},
+                                 &s, &err));
     sdc_sampler_free(NULL);
 }
 
@@ -67,11 +83,12 @@ static void no_memory_is_reported(void **state) {
     put_idx("t10k-labels-idx1-ubyte", labels, sizeof labels, 2);
     static const char *const names[] = {"fashion-mnist", "synthetic"};
     for (int k = 0; k < 2; k++) {
+        const struct sdc_data_source source = {.name = names[k], .path = ".", .limit = 2};
         struct sdc_dataset *set;
         uint64_t n = 1;
         for (;; n++) {
             sdc__alloc_fail_at(n);
-            enum sdc_status st = sdc_dataset_open(names[k], ".", false, 2, &set, &err);
+            enum sdc_status st = sdc_dataset_open(&source, false, &set, &err);
             sdc__alloc_fail_at(0);
             if (st == SDC_OK)
                 break;
@@ -85,7 +102,10 @@ static void no_memory_is_reported(void **state) {
     for (uint64_t n = 1; n <= 2; n++) {
         struct sdc_sampler *s;
         sdc__alloc_fail_at(n);
-        assert_status(SDC_NO_MEMORY, sdc_sampler_new(10, 1, 1, 1, &s, &err));
+        assert_status(
+            SDC_NO_MEMORY,
+            sdc_sampler_new(&(struct sdc_sharding){.n = 10, .ranks = 1, .batch = 1, .seed = 1}, &s,
+                            &err));
         sdc__alloc_fail_at(0);
     }
     sdc_dataset_free(NULL);

@@ -275,13 +275,15 @@ static void steps_allocate_nothing(void **state) {
     const struct sdc_strategy_ops *ops = sdc_strategy_find(SDC_STRATEGY_DDP);
     const struct sdc_nn_sgd sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
     assert_ok(sdc_model_make("lenet5", &m, &err));
-    assert_ok(sdc_dataset_open("synthetic", NULL, true, 0, &set, &err));
+    assert_ok(sdc_dataset_open(&(struct sdc_data_source){.name = "synthetic"}, true, &set, &err));
     assert_ok(sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
     for (unsigned k = 0; k < 2; k++) {
         struct sdc_rank r = {0};
         struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8};
         assert_ok(sdc_rank_prepare(&r, &shape, &err));
-        assert_ok(sdc_rank_order(&r, set->n, 1, 8, 1, &err));
+        assert_ok(sdc_rank_order(
+            &r, &(struct sdc_sharding){.n = set->n, .ranks = 1, .batch = 8, .seed = 1},
+            &(struct sdc_augment){0}, &err));
         r.reduction.model = &m;
         r.reduction.comm = ends[0];
         ops->plan(&r.reduction, 1);
