@@ -39,7 +39,13 @@ static enum sdc_status take_config(struct sdc_cli *cli, const struct alter_args 
     }
     const char *path = a->sequence ? a->sequence : config.sequence;
     if (path) {
-        SDC_TRY_OUT(st, sdc_corrupter_sequence(path, ckpt, a->seed, list, err));
+        size_t doubtful = 0;
+        SDC_TRY_OUT(st, sdc_corrupter_sequence(path, ckpt, a->seed, list, &doubtful, err));
+        if (doubtful)
+            sdc_cli_say(cli,
+                        "%s: %zu entries name a tensor whose name others begin with, and may have "
+                        "been written for one of those\n",
+                        path, doubtful);
         choice->flips = list->attempts;
         *sequence = sdc__strdup(path);
         st = *sequence ? SDC_OK : SDC_NOMEM(err, "options");

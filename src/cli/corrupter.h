@@ -7,7 +7,7 @@
  *     SDC_TRY(sdc_corrupter_read("config.yaml", &config, err));
  *     SDC_TRY(sdc_corrupter_choose(&config, ckpt, &choice, err));
  *     if (config.sequence)
- *         SDC_TRY(sdc_corrupter_sequence(config.sequence, ckpt, seed, &list, err));
+ *         SDC_TRY(sdc_corrupter_sequence(config.sequence, ckpt, seed, &list, &doubtful, err));
  *     sdc_corrupter_release(&config);
  */
 #ifndef SDC_CLI_CORRUPTER_H
@@ -21,12 +21,7 @@
 #include "sdc/ckpt.h"
 #include "sdc/fault.h"
 
-enum sdc_corrupter_mode {
-    SDC_CORRUPTER_UNSET,
-    SDC_CORRUPTER_BITS,
-    SDC_CORRUPTER_MASK,
-    SDC_CORRUPTER_SCALE
-};
+enum sdc_corrupter_mode { SDC_CORRUPTER_BITS, SDC_CORRUPTER_MASK, SDC_CORRUPTER_SCALE };
 
 #define SDC_CORRUPTER_LAST UINT64_MAX /* last_bit: the last of the type */
 
@@ -41,7 +36,7 @@ struct sdc_corrupter_config {
     char *sequence; /* path of a saved sequence, from the configuration's folder; owned */
     bool saves;     /* a sequence was to be saved */
     enum sdc_corrupter_mode mode;
-    bool percentage;              /* amount is a share, 0 to 1, of the entries; else a count */
+    bool percentage;              /* amount is a percentage of the entries; else a count */
     double amount;                /* of attempts */
     double probability;           /* of each */
     unsigned precision;           /* 16, 32, 64; 0: as stored */
@@ -50,9 +45,10 @@ struct sdc_corrupter_config {
     char mask[65]; /* '0' and '1', from the sign's side; "": none */
     double factor;
     bool allow_nan, sign_too, anywhere;
-    char **locations; /* without slashes at their ends; owned */
+    char **locations; /* owned */
     size_t n_locations;
-    struct sdc_corrupter_place at_amount, at_bits, at_mask, at_factor, at_precision, at_locations;
+    struct sdc_corrupter_place at_amount, at_bits, at_burst, at_mask, at_factor, at_precision,
+        at_locations;
 };
 
 /* SDC_INVALID as "FILE:LINE:COLUMN: message". Release it on success. */
@@ -66,16 +62,18 @@ enum sdc_status sdc_corrupter_choose(const struct sdc_corrupter_config *config,
                                      const struct sdc_ckpt *ckpt, struct sdc_choice *choice,
                                      struct sdc_error *err) SDC_MUST_CHECK;
 
-/* The name of a location's tensor, or the group "NAME/" that holds some; SDC_INVALID suggests the
- * nearest. *name is owned by the caller. *exact: a tensor (then *tensor is its number). */
-enum sdc_status sdc_corrupter_location(const struct sdc_ckpt *ckpt, const char *location,
-                                       char **name, bool *exact, size_t *tensor,
-                                       struct sdc_error *err) SDC_MUST_CHECK;
+/* Adds to the choice's tensors what a location takes: the tensor of that name, or else those whose
+ * name goes on after it with '/' or '.'. SDC_INVALID suggests the nearest. */
+enum sdc_status sdc_corrupter_locate(const struct sdc_ckpt *ckpt, const char *location,
+                                     struct sdc_choice *choice,
+                                     struct sdc_error *err) SDC_MUST_CHECK;
 
-/* The flips of a saved sequence. Entries without an index draw tensor and element of their own,
- * from the seed and their number. A bit that is flipped twice is as it was. */
-enum sdc_status sdc_corrupter_sequence(const char *path, const struct sdc_ckpt *ckpt, uint64_t seed,
-                                       struct sdc_fault_list *list,
+/* The flips of a saved sequence. Entries without indexes draw tensor and element of their own,
+ * from the seed and their number. A bit that is flipped twice is as it was. *doubtful: entries of a
+ * location that is a tensor but that the injector may as well have written for another tensor whose
+ * name begins so. */
+enum sdc_status sdc_corrupter_sequence(const char *path, struct sdc_ckpt *ckpt, uint64_t seed,
+                                       struct sdc_fault_list *list, size_t *doubtful,
                                        struct sdc_error *err) SDC_MUST_CHECK;
 
 #endif

@@ -38,48 +38,54 @@ static enum sdc_status no_location(const struct sdc_ckpt *ckpt, const char *loca
                    best ? "'?)" : "");
 }
 
-enum sdc_status sdc_corrupter_location(const struct sdc_ckpt *ckpt, const char *location,
-                                       char **name, bool *exact, size_t *tensor,
-                                       struct sdc_error *err) {
-    size_t len = strlen(location), skip = strspn(location, "/");
+/* Adds "LOCATION/" or "LOCATION." and a star if some tensor's name begins so. */
+static enum sdc_status add_group(const struct sdc_ckpt *ckpt, const char *location,
+                                 const char *separator, struct sdc_choice *choice, bool *found,
+                                 struct sdc_error *err) {
+    char *pattern = sdc__asprintf("%s%s*", location, separator);
+    size_t len = pattern ? strlen(pattern) - 1 : 0;
+    bool any = false;
+    for (size_t i = 0; pattern && !any && i < sdc_ckpt_count(ckpt); i++)
+        any = strncmp(sdc_ckpt_tensor(ckpt, i)->name, pattern, len) == 0;
+    enum sdc_status st = pattern ? SDC_OK : SDC_NOMEM(err, "a location");
+    if (any)
+        st = sdc_choice_set(choice, "tensors", pattern, err);
+    sdc__free(pattern);
+    *found = *found || any;
+    return st;
+}
+
+enum sdc_status sdc_corrupter_locate(const struct sdc_ckpt *ckpt, const char *location,
+                                     struct sdc_choice *choice, struct sdc_error *err) {
+    size_t len = strlen(location), skip = strspn(location, "/"), tensor;
     while (len > skip && location[len - 1] == '/')
         len--;
     char *plain = sdc__strndup(location + skip, len - skip);
+    bool found = false;
+    enum sdc_status st;
     if (!plain)
         return SDC_NOMEM(err, "a location");
-    *exact = sdc_ckpt_find(ckpt, plain, tensor);
-    *name = *exact ? sdc__strdup(sdc_ckpt_tensor(ckpt, *tensor)->name)
-                   : sdc__asprintf("%s%s", plain, *plain ? "/" : "");
-    size_t group = *name ? strlen(*name) : 0;
-    bool found = *exact;
-    for (size_t i = 0; *name && !found && i < sdc_ckpt_count(ckpt); i++)
-        found = strncmp(sdc_ckpt_tensor(ckpt, i)->name, *name, group) == 0;
-    enum sdc_status st = *name ? SDC_OK : SDC_NOMEM(err, "a location");
-    if (st == SDC_OK && !found) {
-        st = no_location(ckpt, plain, err);
-        sdc__free(*name);
-        *name = NULL;
+    if (sdc_ckpt_find(ckpt, plain, &tensor)) {
+        st = sdc_choice_set(choice, "tensors", sdc_ckpt_tensor(ckpt, tensor)->name, err);
+        goto out;
     }
+    bool whole = !*plain || plain[strlen(plain) - 1] == '.'; /* "" is the root */
+    SDC_TRY_OUT(st, add_group(ckpt, plain, whole ? "" : "/", choice, &found, err));
+    if (!whole)
+        SDC_TRY_OUT(st, add_group(ckpt, plain, ".", choice, &found, err));
+    if (!found)
+        st = no_location(ckpt, plain, err);
+out:
     sdc__free(plain);
     return st;
 }
 
-/* The pattern that a choice takes for it. */
 static enum sdc_status add_location(const struct sdc_corrupter_config *c,
                                     const struct sdc_ckpt *ckpt, const char *location,
                                     struct sdc_choice *choice, struct sdc_error *err) {
-    char *name;
-    bool exact;
-    size_t tensor;
-    enum sdc_status st = sdc_corrupter_location(ckpt, location, &name, &exact, &tensor, err);
-    if (st != SDC_OK) {
+    enum sdc_status st = sdc_corrupter_locate(ckpt, location, choice, err);
+    if (st != SDC_OK)
         sdc_error_prefix(err, "%s:%d:%d", c->what, c->at_locations.line, c->at_locations.column);
-        return st;
-    }
-    char *pattern = exact ? sdc__strdup(name) : sdc__asprintf("%s*", name);
-    st = pattern ? sdc_choice_set(choice, "tensors", pattern, err) : SDC_NOMEM(err, "a location");
-    sdc__free(pattern);
-    sdc__free(name);
     return st;
 }
 
@@ -126,7 +132,6 @@ static enum sdc_status set_operator(const struct sdc_corrupter_config *c, struct
     case SDC_CORRUPTER_SCALE:
         return set(choice, "op", err, "scale=%.17g", c->factor);
     case SDC_CORRUPTER_BITS:
-    case SDC_CORRUPTER_UNSET:
         break;
     }
     return set_bits(c, choice, err);
@@ -181,7 +186,7 @@ enum sdc_status sdc_corrupter_choose(const struct sdc_corrupter_config *c,
     if (!c->allow_nan)
         SDC_TRY(sdc_choice_set(choice, "not-result", "nan,inf", err));
     SDC_TRY(count_entries(c, ckpt, choice, &entries, err));
-    double attempts = c->percentage ? floor(c->amount * (double)entries) : c->amount;
+    double attempts = c->percentage ? floor(c->amount * (double)entries / 100) : c->amount;
     SDC_TRY(set(choice, "flips", err, "%.0f", attempts));
     return set(choice, "rate", err, "%.17g", c->probability);
 }

@@ -33,10 +33,10 @@ static bool same_nocase(const char *a, const char *b) {
     return *a == *b;
 }
 
-/* As PyYAML reads them. */
+/* As PyYAML reads them, and 0 and 1. Not in quotes: the injector took any such text for true. */
 static bool as_bool(const struct sdc_node *v, bool *out) {
-    static const char *const words[] = {"false", "true", "no", "yes", "off", "on"};
-    for (size_t i = 0; v->kind == SDC_NODE_SCALAR && !v->quoted && i < 6; i++)
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "0", "1"};
+    for (size_t i = 0; v->kind == SDC_NODE_SCALAR && !v->quoted && i < 8; i++)
         if (same_nocase(v->text, words[i])) {
             *out = i % 2;
             return true;
@@ -44,9 +44,11 @@ static bool as_bool(const struct sdc_node *v, bool *out) {
     return false;
 }
 
+/* Numbers in quotes too: the injector converts texts, and of float_precision it takes nothing else.
+ */
 static bool as_u64(const struct sdc_node *v, uint64_t *out) {
     unsigned long long n;
-    if (v->kind != SDC_NODE_SCALAR || v->quoted || !sdc__parse_u64(v->text, &n))
+    if (v->kind != SDC_NODE_SCALAR || !sdc__parse_u64(v->text, &n))
         return false;
     *out = n;
     return true;
@@ -54,7 +56,7 @@ static bool as_u64(const struct sdc_node *v, uint64_t *out) {
 
 static bool as_number(const struct sdc_node *v, double *out) {
     double n;
-    if (v->kind != SDC_NODE_SCALAR || v->quoted || !sdc__parse_f64(v->text, &n) || !isfinite(n))
+    if (v->kind != SDC_NODE_SCALAR || !sdc__parse_f64(v->text, &n) || !isfinite(n))
         return false;
     *out = n;
     return true;
@@ -101,7 +103,7 @@ static enum sdc_status take_type(struct sdc_corrupter_config *c, const struct sd
 static enum sdc_status take_amount(struct sdc_corrupter_config *c, const struct sdc_node *key,
                                    const struct sdc_node *v, struct sdc_error *err) {
     if (!as_number(v, &c->amount) || c->amount < 0)
-        return wrong(c, key, v, "a number of attempts or a share of the entries", err);
+        return wrong(c, key, v, "a number of attempts or a percentage of the entries", err);
     c->at_amount = place_of(v);
     return SDC_OK;
 }
@@ -116,21 +118,6 @@ static enum sdc_status take_precision(struct sdc_corrupter_config *c, const stru
         return wrong(c, key, v, "16, 32, 64 or auto", err);
     c->precision = (unsigned)n;
     return SDC_OK;
-}
-
-static enum sdc_status take_mode(struct sdc_corrupter_config *c, const struct sdc_node *key,
-                                 const struct sdc_node *v, struct sdc_error *err) {
-    static const char *const words[] = {
-        [SDC_CORRUPTER_BITS] = "bit_range",
-        [SDC_CORRUPTER_MASK] = "bit_mask",
-        [SDC_CORRUPTER_SCALE] = "scaling_factor",
-    };
-    for (int i = SDC_CORRUPTER_BITS; v->kind == SDC_NODE_SCALAR && i <= SDC_CORRUPTER_SCALE; i++)
-        if (same_nocase(v->text, words[i])) {
-            c->mode = (enum sdc_corrupter_mode)i;
-            return SDC_OK;
-        }
-    return wrong(c, key, v, "bit_range, bit_mask or scaling_factor", err);
 }
 
 static enum sdc_status take_first(struct sdc_corrupter_config *c, const struct sdc_node *key,
@@ -149,16 +136,9 @@ static enum sdc_status take_last(struct sdc_corrupter_config *c, const struct sd
                : wrong(c, key, v, "a bit, 0 (the sign) to 63", err);
 }
 
-static enum sdc_status take_range(struct sdc_corrupter_config *c, const struct sdc_node *key,
-                                  const struct sdc_node *v, struct sdc_error *err) {
-    if (v->kind != SDC_NODE_SEQUENCE || v->n != 2)
-        return wrong(c, key, v, "a list of two bits, first and last", err);
-    SDC_TRY(take_first(c, key, v->items[0], err));
-    return take_last(c, key, v->items[1], err);
-}
-
 static enum sdc_status take_burst(struct sdc_corrupter_config *c, const struct sdc_node *key,
                                   const struct sdc_node *v, struct sdc_error *err) {
+    c->at_burst = place_of(v);
     if (!as_u64(v, &c->bits_per_value) || c->bits_per_value < 1 || c->bits_per_value > 64)
         return wrong(c, key, v, "1 to 64 bits of a value", err);
     return SDC_OK;
@@ -242,43 +222,27 @@ static enum sdc_status take_nothing(struct sdc_corrupter_config *c, const struct
     return SDC_OK;
 }
 
-/* Spellings in lower case without separators; the first of a function is the one in messages. */
 static const struct {
-    const char *name, *shown;
+    const char *name;
     take_fn *take;
 } keys[] = {
-    {"hdf5file", "hdf5_file", take_file},
-    {"file", NULL, take_file},
-    {"injectionprobability", "injection_probability", take_probability},
-    {"probability", NULL, take_probability},
-    {"injectiontype", "injection_type", take_type},
-    {"injectionattempts", "injection_attempts", take_amount},
-    {"injectiontries", NULL, take_amount},
-    {"injections", NULL, take_amount},
-    {"attempts", NULL, take_amount},
-    {"floatprecision", "float_precision", take_precision},
-    {"precision", NULL, take_precision},
-    {"corruptionmode", "corruption_mode", take_mode},
-    {"firstbit", "first_bit", take_first},
-    {"lastbit", "last_bit", take_last},
-    {"bitrange", "bit_range", take_range},
-    {"burst", "burst", take_burst},
-    {"bitspervalue", NULL, take_burst},
-    {"bitmask", "bit_mask", take_mask},
-    {"mask", NULL, take_mask},
-    {"scalingfactor", "scaling_factor", take_factor},
-    {"allownanvalues", "allow_NaN_values", take_nan},
-    {"allownan", NULL, take_nan},
-    {"allowsignchange", "allow_sign_change", take_sign},
-    {"signbit", NULL, take_sign},
-    {"locationstocorrupt", "locations_to_corrupt", take_locations},
-    {"locations", NULL, take_locations},
-    {"userandomlocations", "use_random_locations", take_anywhere},
-    {"injectionsequencepath", "injection_sequence_path", take_sequence},
-    {"injectionsequence", NULL, take_sequence},
-    {"loadinjectionsequence", NULL, take_sequence},
-    {"saveinjectionsequence", "save_injection_sequence", take_saves},
-    {"logfilepath", "log_file_path", take_nothing},
+    {"hdf5_file", take_file},
+    {"injection_probability", take_probability},
+    {"injection_type", take_type},
+    {"injection_tries", take_amount},
+    {"log_file_path", take_nothing},
+    {"float_precision", take_precision},
+    {"first_bit", take_first},
+    {"last_bit", take_last},
+    {"burst", take_burst},
+    {"scaling_factor", take_factor},
+    {"bit_mask", take_mask},
+    {"allow_sign_change", take_sign},
+    {"allow_NaN_values", take_nan},
+    {"save_injection_sequence", take_saves},
+    {"injection_sequence_path", take_sequence},
+    {"use_random_locations", take_anywhere},
+    {"locations_to_corrupt", take_locations},
 };
 #define N_KEYS (sizeof keys / sizeof keys[0])
 
@@ -286,8 +250,7 @@ static enum sdc_status unknown(const struct sdc_corrupter_config *c, const struc
                                struct sdc_error *err) {
     struct sdc_buf list = SDC_BUF_INIT;
     for (size_t i = 0; i < N_KEYS; i++)
-        if (keys[i].shown)
-            sdc__buf_printf(&list, "%s%s", i ? ", " : "", keys[i].shown);
+        sdc__buf_printf(&list, "%s%s", i ? ", " : "", keys[i].name);
     enum sdc_status st = BAD(key, "unknown key '%.60s', expected one of %s", key->text,
                              list.data ? list.data : "the known ones");
     sdc__buf_release(&list);
@@ -296,21 +259,12 @@ static enum sdc_status unknown(const struct sdc_corrupter_config *c, const struc
 
 static enum sdc_status take_key(struct sdc_corrupter_config *c, const struct sdc_node *key,
                                 const struct sdc_node *v, uint64_t *seen, struct sdc_error *err) {
-    char plain[64];
-    size_t n = 0;
-    for (const char *p = key->text; *p && n + 1 < sizeof plain; p++)
-        if (*p != '_' && *p != '-' && *p != ' ')
-            plain[n++] = (char)tolower((unsigned char)*p);
-    plain[n] = '\0';
     for (size_t i = 0; i < N_KEYS; i++) {
-        if (strcmp(keys[i].name, plain) != 0)
+        if (strcmp(keys[i].name, key->text) != 0)
             continue;
-        size_t first = i; /* of its spellings */
-        while (!keys[first].shown)
-            first--;
-        if (*seen >> first & 1)
-            return BAD(key, "%s: is given twice", keys[first].shown);
-        *seen |= (uint64_t)1 << first;
+        if (*seen >> i & 1)
+            return BAD(key, "%s: is given twice", keys[i].name);
+        *seen |= (uint64_t)1 << i;
         return sdc__node_is_null(v) ? SDC_OK : keys[i].take(c, key, v, err);
     }
     return unknown(c, key, err);
@@ -318,28 +272,29 @@ static enum sdc_status take_key(struct sdc_corrupter_config *c, const struct sdc
 
 /* ---- the whole ---- */
 
+/* A range (a burst goes with it), a mask or a factor, as the injector has it. */
 static enum sdc_status check_mode(struct sdc_corrupter_config *c, struct sdc_error *err) {
-    const struct sdc_corrupter_place *at[] = {
-        [SDC_CORRUPTER_BITS] = &c->at_bits,
-        [SDC_CORRUPTER_MASK] = &c->at_mask,
-        [SDC_CORRUPTER_SCALE] = &c->at_factor,
+    const struct {
+        enum sdc_corrupter_mode mode;
+        const char *what;
+        const struct sdc_corrupter_place *at;
+    } given[] = {
+        {SDC_CORRUPTER_BITS, "a range of bits", &c->at_bits},
+        {SDC_CORRUPTER_BITS, "burst", c->bits_per_value > 1 ? &c->at_burst : NULL},
+        {SDC_CORRUPTER_MASK, "bit_mask", &c->at_mask},
+        {SDC_CORRUPTER_SCALE, "scaling_factor", &c->at_factor},
     };
-    static const char *const what[] = {[SDC_CORRUPTER_BITS] = "first_bit and last_bit",
-                                       [SDC_CORRUPTER_MASK] = "bit_mask",
-                                       [SDC_CORRUPTER_SCALE] = "scaling_factor"};
-    for (int i = SDC_CORRUPTER_BITS; c->mode == SDC_CORRUPTER_UNSET && i <= SDC_CORRUPTER_SCALE;
-         i++)
-        for (int k = i + 1; k <= SDC_CORRUPTER_SCALE; k++)
-            if (at[i]->line && at[k]->line)
-                return sdc__spec_error(err, SDC_INVALID, c->what, at[k]->line, at[k]->column,
-                                       "%s and %s are both given: say which by corruption_mode",
-                                       what[i], what[k]);
-    for (int i = SDC_CORRUPTER_SCALE; c->mode == SDC_CORRUPTER_UNSET && i > 0; i--)
-        if (at[i]->line || i == SDC_CORRUPTER_BITS)
-            c->mode = (enum sdc_corrupter_mode)i;
-    if (c->mode != SDC_CORRUPTER_BITS && !at[c->mode]->line)
-        return SDC_ERR(err, SDC_INVALID, "%s: corruption_mode: %s is not given", c->what,
-                       what[c->mode]);
+    const char *first = NULL;
+    for (size_t i = 0; i < sizeof given / sizeof given[0]; i++) {
+        if (!given[i].at || !given[i].at->line)
+            continue;
+        if (first && given[i].mode != c->mode)
+            return sdc__spec_error(err, SDC_INVALID, c->what, given[i].at->line,
+                                   given[i].at->column, "%s and %s do not go together", first,
+                                   given[i].what);
+        c->mode = given[i].mode;
+        first = given[i].what;
+    }
     if (c->mode == SDC_CORRUPTER_BITS && c->at_bits.line && c->first_bit > c->last_bit)
         return sdc__spec_error(err, SDC_INVALID, c->what, c->at_bits.line, c->at_bits.column,
                                "first_bit %llu comes after last_bit %llu; 0 is the sign",
@@ -350,14 +305,14 @@ static enum sdc_status check_mode(struct sdc_corrupter_config *c, struct sdc_err
 static enum sdc_status check(struct sdc_corrupter_config *c, struct sdc_error *err) {
     SDC_TRY(check_mode(c, err));
     if (!c->at_amount.line && !c->sequence)
-        return SDC_ERR(err, SDC_INVALID, "%s: injection_attempts is not given", c->what);
+        return SDC_ERR(err, SDC_INVALID, "%s: injection_tries is not given", c->what);
     if (c->percentage && c->amount > 1)
         return sdc__spec_error(err, SDC_INVALID, c->what, c->at_amount.line, c->at_amount.column,
-                               "injection_attempts: a percentage is a share, 0 to 1, found %g",
+                               "injection_tries: a percentage is 0 to 1, of a hundred, found %g",
                                c->amount);
     if (!c->percentage && (c->amount != floor(c->amount) || c->amount > 1e15))
         return sdc__spec_error(err, SDC_INVALID, c->what, c->at_amount.line, c->at_amount.column,
-                               "injection_attempts: expected a whole number, found %g", c->amount);
+                               "injection_tries: expected a whole number, found %g", c->amount);
     if (c->n_locations == 0 && !c->anywhere && !c->sequence)
         return SDC_ERR(err, SDC_INVALID,
                        "%s: neither locations_to_corrupt nor use_random_locations: true says where",
@@ -389,7 +344,7 @@ void sdc_corrupter_release(struct sdc_corrupter_config *c) {
 enum sdc_status sdc_corrupter_read(const char *path, struct sdc_corrupter_config *config,
                                    struct sdc_error *err) {
     struct sdc_corrupter_config c = {
-        .probability = 1, .bits_per_value = 1, .last_bit = SDC_CORRUPTER_LAST, .allow_nan = true};
+        .probability = 1, .bits_per_value = 1, .last_bit = SDC_CORRUPTER_LAST};
     struct sdc_buf text = SDC_BUF_INIT;
     struct sdc_node *root = NULL;
     enum sdc_status st;

@@ -51,9 +51,10 @@ static void use_config(const char *path, const struct sdc_ckpt *ckpt) {
     sdc_corrupter_release(&config);
 }
 
-static void use_sequence(const char *path, const struct sdc_ckpt *ckpt) {
+static void use_sequence(const char *path, struct sdc_ckpt *ckpt) {
     struct sdc_fault_list list;
-    if (sdc_corrupter_sequence(path, ckpt, 1, &list, NULL) != SDC_OK)
+    size_t doubtful;
+    if (sdc_corrupter_sequence(path, ckpt, 1, &list, &doubtful, NULL) != SDC_OK)
         return;
     for (size_t i = 0; i < list.n; i++) {
         const struct sdc_fault *f = &list.faults[i];
