@@ -262,7 +262,7 @@ SDC_API void sdc_predict_release(struct sdc_predict *predict);
 /* ---- seal and verify: is it what it was ---- */
 
 struct sdc_seal_options {
-    const char *output; /* NULL: the checkpoint's path with ".seal" after it */
+    const char *output; /* NULL: sdc_ckpt_name with ".seal" after it */
     bool replace;       /* an existing seal may be replaced; else SDC_EXISTS */
     bool no_sync;
     unsigned threads;                    /* 0: one for each processor */
@@ -320,7 +320,9 @@ struct sdc_verify {
 };
 
 struct sdc_verify_options {
-    const char *seal;                    /* NULL: the checkpoint's path with ".seal" after it */
+    /* NULL: sdc_ckpt_name with ".seal" after it; where a set has none there, one beside or in its
+     * folder that names its files */
+    const char *seal;
     bool finite;                         /* look for NaN and infinities */
     unsigned threads;                    /* 0: one for each processor */
     const struct sdc_ckpt_options *open; /* may be NULL */

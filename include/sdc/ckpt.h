@@ -60,7 +60,12 @@ SDC_API enum sdc_status sdc_ckpt_open(const char *path, const struct sdc_ckpt_op
                                       struct sdc_ckpt **ckpt, struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API void sdc_ckpt_close(struct sdc_ckpt *ckpt); /* accepts NULL */
 
-SDC_API const char *sdc_ckpt_path(const struct sdc_ckpt *ckpt);   /* as given to open */
+SDC_API const char *sdc_ckpt_path(const struct sdc_ckpt *ckpt); /* as given to open */
+/* What names of files that go with it begin with (NAME.seal, NAME.sdc.jsonl): its path, ended by a
+ * name (that of the folder, where the path is "."); of a set one and the same however it was named:
+ * its folder; the prefix of a TensorFlow checkpoint; the first part of a GGUF model; the index
+ * where the folder has several. Borrowed. */
+SDC_API const char *sdc_ckpt_name(const struct sdc_ckpt *ckpt);
 SDC_API const char *sdc_ckpt_format(const struct sdc_ckpt *ckpt); /* "hdf5", "safetensors", ... */
 
 /* The files that the checkpoint consists of. One file: number 0, named by its base name. A set:

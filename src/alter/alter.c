@@ -18,7 +18,7 @@ static enum sdc_status in_place(struct sdc_job *job, struct sdc_error *err) {
         SDC_TRY(sdc__job_target(job, 0, &f, err));
     SDC_TRY(sdc__job_values(job, err));
     SDC_TRY(sdc__job_identities(job, NULL, err));
-    SDC_TRY(sdc__job_write_record(job, job->path, err));
+    SDC_TRY(sdc__job_write_record(job, sdc_ckpt_name(job->plan.ckpt), err));
     enum sdc_status st = sdc__job_patch(job, NULL, err);
     if (st == SDC_OK)
         return sdc__job_finish_record(job, err);

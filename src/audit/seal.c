@@ -13,10 +13,10 @@
 #include "sdc/choice.h"
 
 char *sdc__seal_path(const char *path) {
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/')
-        len--;
-    return sdc__asprintf("%.*s.seal", (int)len, path);
+    char *named = sdc__path_named(path);
+    char *seal = named ? sdc__asprintf("%s.seal", named) : NULL;
+    sdc__free(named);
+    return seal;
 }
 
 uint64_t sdc__seal_block(uint64_t n_elems) {
@@ -285,10 +285,11 @@ enum sdc_status sdc_seal(const char *path, const struct sdc_seal_options *option
     struct sdc_buf text = SDC_BUF_INIT;
     struct sealing s = {.w = sdc__jw(&text)};
     enum sdc_status st;
-    char *to = options->output ? sdc__strdup(options->output) : sdc__seal_path(path);
-    if (!to)
-        return SDC_NOMEM(err, path);
+    char *to = NULL;
     SDC_TRY_OUT(st, sdc_ckpt_open(path, options->open, &s.ckpt, err));
+    to = options->output ? sdc__strdup(options->output) : sdc__seal_path(sdc_ckpt_name(s.ckpt));
+    if (!to)
+        SDC_TRY_OUT(st, SDC_NOMEM(err, path));
     SDC_TRY_OUT(st, check_output(s.ckpt, to, options->replace, err)); /* before all is read */
     SDC_TRY_OUT(st, make(&s, options->threads, err));
     SDC_TRY_OUT(st, write(to, &text, options, err));

@@ -45,7 +45,7 @@ struct sdc_seal {
     size_t n_tensors;
 };
 
-/* PATH.seal of a path without slashes at its end; free with sdc__free. NULL: no memory. */
+/* PATH.seal, see sdc__path_named; free with sdc__free. NULL: no memory. */
 char *sdc__seal_path(const char *path) SDC_MUST_CHECK;
 /* Elements of a block of a tensor of n elements; 0: one block. */
 uint64_t sdc__seal_block(uint64_t n_elems);

@@ -126,8 +126,7 @@ static enum sdc_status find_files(struct comparing *c, struct sdc_error *err) {
         for (size_t k = 0; k < n_now && !now; k++)
             if (strcmp(c->seal->files[i].name, sdc_ckpt_file(ckpt, k).name) == 0)
                 now = sdc_ckpt_file(ckpt, k).path;
-        if (!now && ckpt)
-            continue;
+        /* one that is no part of it any more may still lie there */
         c->paths[i] = now ? sdc__strdup(now) : in_folder(c->v->path, c->seal->files[i].name);
         if (!c->paths[i])
             return SDC_NOMEM(err, c->v->path);
@@ -268,9 +267,78 @@ out:
     return st;
 }
 
+/* ---- finding the seal ---- */
+
+/* Does the seal in this file name a file of the checkpoint, or the one at its path? */
+static bool is_of(const struct sdc_verifying *v, const char *seal_path) {
+    struct sdc_seal seal;
+    bool yes = false;
+    if (!sdc__path_exists(seal_path) || sdc__seal_read(seal_path, &seal, NULL) != SDC_OK)
+        return false;
+    for (size_t i = 0; i < seal.n_files && !yes; i++) {
+        yes = strcmp(seal.files[i].name, sdc__path_base(v->path)) == 0;
+        for (size_t k = 0; v->ckpt && !yes && k < sdc_ckpt_files(v->ckpt); k++)
+            yes = strcmp(seal.files[i].name, sdc_ckpt_file(v->ckpt, k).name) == 0;
+    }
+    sdc__seal_release(&seal);
+    return yes;
+}
+
+struct looking {
+    const struct sdc_verifying *v;
+    char *found; /* owned */
+};
+
+static enum sdc_status take(void *user, const char *path, const char *name, struct sdc_error *err) {
+    struct looking *l = user;
+    const size_t n = strlen(name), end = sizeof ".seal" - 1;
+    (void)err;
+    /* of a folder that cannot be opened nothing says which files are its own */
+    if (!l->found && n > end && strcmp(name + n - end, ".seal") == 0 &&
+        ((!l->v->ckpt && sdc__path_is_dir(l->v->path)) || is_of(l->v, path)))
+        l->found = sdc__strdup(path);
+    return SDC_OK;
+}
+
+/* Where the seal of a set is if it was made when the set was named otherwise: of its folder, an
+ * index, a file, a prefix. NULL: nowhere. */
+static char *elsewhere(const struct sdc_verifying *v) {
+    const char *path = v->path;
+    struct looking l = {.v = v};
+    char *folder = sdc__path_is_dir(path) ? sdc__strdup(path) : sdc__path_dir(path);
+    char *beside = folder ? sdc__seal_path(folder) : NULL;
+    if (beside && is_of(v, beside)) {
+        sdc__free(folder);
+        return beside;
+    }
+    sdc__free(beside);
+    if (folder) {
+        enum sdc_status st = sdc__list_files(folder, false, take, &l, NULL);
+        (void)st; /* a folder that cannot be listed has none to show */
+    }
+    sdc__free(folder);
+    return l.found;
+}
+
+static enum sdc_status find_seal(struct sdc_verifying *v, struct sdc_error *err) {
+    const char *given = v->options->seal;
+    char **path = &v->out->seal_path;
+    *path = given ? sdc__strdup(given) : sdc__seal_path(v->ckpt ? sdc_ckpt_name(v->ckpt) : v->path);
+    if (!*path)
+        return SDC_NOMEM(err, v->path);
+    const bool may_be_set = !v->ckpt || sdc_ckpt_is_set(v->ckpt);
+    char *other = !given && may_be_set && !sdc__path_exists(*path) ? elsewhere(v) : NULL;
+    if (other) {
+        sdc__free(*path);
+        *path = other;
+    }
+    return SDC_OK;
+}
+
 enum sdc_status sdc__verify_seal(struct sdc_verifying *v, struct sdc_error *err) {
     struct sdc_seal seal;
     struct sdc_error found;
+    SDC_TRY(find_seal(v, err));
     if (!v->options->seal && !sdc__path_exists(v->out->seal_path))
         return SDC_OK;
     enum sdc_status st = sdc__seal_read(v->out->seal_path, &seal, &found);

@@ -57,6 +57,8 @@ static void sort(void *items, size_t n, size_t size, int (*compare)(const void *
 
 static enum sdc_status finish(struct sdc_ckpt *ckpt, struct sdc_error *err) {
     size_t n_names = ckpt->n;
+    if (!ckpt->name)
+        SDC_TRY(sdc__ckpt_set_name(ckpt, ckpt->path, "", err));
     sort(ckpt->entries, ckpt->n, sizeof *ckpt->entries, by_name);
     for (size_t i = 0; i < ckpt->n; i++) {
         SDC_TRY(finish_entry(ckpt, &ckpt->entries[i], err));
@@ -149,6 +151,7 @@ void sdc_ckpt_close(struct sdc_ckpt *ckpt) {
     (void)pthread_mutex_destroy(&ckpt->lock);
     (void)pthread_mutex_destroy(&ckpt->member_lock);
     sdc__free(ckpt->path);
+    sdc__free(ckpt->name);
     sdc__free(ckpt);
 }
 
@@ -156,6 +159,10 @@ void sdc_ckpt_close(struct sdc_ckpt *ckpt) {
 
 const char *sdc_ckpt_path(const struct sdc_ckpt *ckpt) {
     return ckpt->path;
+}
+
+const char *sdc_ckpt_name(const struct sdc_ckpt *ckpt) {
+    return ckpt->name;
 }
 
 const char *sdc_ckpt_format(const struct sdc_ckpt *ckpt) {

@@ -15,6 +15,14 @@
 
 /* ---- members ---- */
 
+enum sdc_status sdc__ckpt_set_name(struct sdc_ckpt *ckpt, const char *folder, const char *name,
+                                   struct sdc_error *err) {
+    const bool here = *name && strcmp(folder, ".") == 0 && strncmp(ckpt->path, "./", 2) != 0;
+    sdc__free(ckpt->name);
+    ckpt->name = !*name ? sdc__path_named(folder) : sdc__path_join(here ? "" : folder, name);
+    return ckpt->name ? SDC_OK : SDC_NOMEM(err, ckpt->path);
+}
+
 static struct sdc_ckpt_member *new_member(struct sdc_ckpt *ckpt, const char *name, const char *path,
                                           struct sdc_error *err) {
     size_t n = ckpt->n_members;

@@ -67,7 +67,8 @@ struct sdc_ckpt_member { /* a file of the checkpoint */
 
 struct sdc_ckpt {
     const struct sdc_ckpt_fmt_ops *ops;
-    char *path;                  /* as given */
+    char *path; /* as given */
+    char *name; /* of the set, one for all ways to name it; set by open, else by finish; owned */
     const struct sdc_file *file; /* of member 0, open; NULL while there is none */
     struct sdc_ckpt_member **members;
     size_t n_members;
@@ -130,6 +131,10 @@ struct sdc_ckpt_fmt_ops {
 };
 
 /* ---- filling the list ---- */
+
+/* Names the set: by the folder, or, if `name` is not empty, by that file or prefix in it. */
+enum sdc_status sdc__ckpt_set_name(struct sdc_ckpt *ckpt, const char *folder, const char *name,
+                                   struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Adds a member of a set: name relative to the set's folder (never absolute, no ".." part:
  * SDC_INVALID "unsafe path"), path to open it. Its size is asked for now, it is opened when needed.

@@ -114,6 +114,57 @@ def test_undo_in_the_wrong_order():
     assert contents("set") == clean
 
 
+def test_one_name_for_all_ways():
+    """Seals and records of a set lie in one place, whichever way the set was named."""
+    source = os.path.join(os.environ["SDC_SOURCE_DIR"], "tests", "data", "tensorbundle", "adam")
+    make("set")
+    shutil.copytree(source, "tf")
+    with open("tf/checkpoint", "w") as f:
+        f.write('model_checkpoint_path: "ckpt-1"\n')
+    cases = {"set": ["set", "set/", "set/.", "set/model.safetensors.index.json"],
+             "tf/ckpt-1": ["tf", "tf/ckpt-1", "tf/ckpt-1.index", "tf/ckpt-1.data-00000-of-00001"]}
+    for name, ways in cases.items():
+        for way in ways:
+            assert json.loads(run("seal", way, "--json", "--force"))["seal"] == name + ".seal", way
+            for other in ways:
+                found = json.loads(run("verify", other, "--json"))
+                assert found["seal"] == "matches" and found["seal_path"] == name + ".seal", (way, other, found)
+        records = [json.loads(run("alter", way, "--in-place", "--flips", 1, "--seed", i, "--json"))["record"]
+                   for i, way in enumerate(ways)]
+        assert records == [name + ".sdc.jsonl"] + [f"{name}.{i + 1}.sdc.jsonl" for i in range(1, len(ways))], records
+        for record in reversed(records):
+            run("undo", record, out=f"{name}: 1 element restored")
+            os.remove(record)
+        assert json.loads(run("verify", ways[0], "--json"))["seal"] == "matches"
+        # from inside of the folder, and a seal that was made under another name
+        folder, _, prefix = name.partition("/")
+        for old in ([f"{folder}/model.safetensors.index.json.seal"] if not prefix else ["tf.seal", "tf/ckpt-1.index.seal"]):
+            os.rename(name + ".seal", old)
+            for way in ways:
+                found = json.loads(run("verify", way, "--json"))
+                assert found["seal"] == "matches" and os.path.normpath(found["seal_path"]) == old, (way, old, found)
+            os.rename(old, name + ".seal")
+        inside = "../set" if not prefix else prefix
+        for way in (["."] if not prefix else [".", prefix]):
+            assert json.loads(run("verify", way, "--json", cwd=folder))["seal"] == "matches"
+            record = json.loads(run("alter", way, "--in-place", "--flips", 1, "--json", cwd=folder))["record"]
+            assert record == inside + ".sdc.jsonl", record
+            run("undo", record, out="1 element restored", cwd=folder)
+            os.remove(os.path.join(folder, record))
+        # one file damaged so that the set cannot be opened: the seal says so too
+        victim = f"set/{NAMES[0]}" if not prefix else "tf/ckpt-1.index"
+        with open(victim, "r+b") as f:
+            f.truncate(20)
+        for way in ways[:2] + ways[3:]:
+            found = json.loads(run("verify", way, "--json", code=1))
+            assert not found["opened"] and found["seal"] == "differs", (way, found)
+    # two sets in one folder: each has its own name
+    make("two")
+    shutil.copy("two/model.safetensors.index.json", "two/other.safetensors.index.json")
+    for way in ("two/model.safetensors.index.json", "two/other.safetensors.index.json"):
+        assert json.loads(run("seal", way, "--json"))["seal"] == way + ".seal"
+
+
 def main():
     failed = 0
     for name, test in sorted(globals().items()):

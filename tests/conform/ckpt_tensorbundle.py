@@ -130,7 +130,7 @@ def real():
 
 def real_names_and_roles():
     slots = values(os.path.join(REAL, "slots"))  # the folder has one checkpoint, and marks it
-    assert slots["files"] == ["ckpt-1.index", "ckpt-1.data-00000-of-00001", "checkpoint"]
+    assert slots["files"] == ["ckpt-1.index", "ckpt-1.data-00000-of-00001"]  # the marker is the folder's
     t = slots["tensors"]
     kernel = t["model/layer_with_weights-0/kernel" + SUFFIX]
     assert kernel["aliases"] == ["fc1/kernel"] and kernel["shape"] == [3, 4] and kernel["role"] == "weight"

@@ -402,6 +402,7 @@ static enum sdc_status dcp_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_sou
     if (!ckpt->priv)
         return SDC_NOMEM(err, ckpt->path);
     SDC_TRY_OUT(st, open_folder(&d, source, err));
+    SDC_TRY_OUT(st, sdc__ckpt_set_name(ckpt, d.folder, "", err));
     SDC_TRY_OUT(st, sdc__dcp_read_metadata(&d, err));
     SDC_TRY_OUT(st, add_items(&d, err));
     SDC_TRY_OUT(st, add_paths(&d, err));

@@ -213,6 +213,18 @@ static enum sdc_status add_shard(struct sdc_ckpt *ckpt, const char *name, uint64
     return st;
 }
 
+static enum sdc_status name_set(struct sdc_ckpt *ckpt, size_t stem, uint64_t count,
+                                struct sdc_error *err) {
+    char *dir = sdc__path_dir(ckpt->path);
+    char *name = sdc__asprintf("%.*s-00001-of-%05llu.gguf", (int)stem, sdc__path_base(ckpt->path),
+                               (unsigned long long)count);
+    enum sdc_status st =
+        dir && name ? sdc__ckpt_set_name(ckpt, dir, name, err) : SDC_NOMEM(err, ckpt->path);
+    sdc__free(name);
+    sdc__free(dir);
+    return st;
+}
+
 /* All other parts of the set that the open file, with this header, is one of. */
 static enum sdc_status add_shards(struct sdc_ckpt *ckpt, const struct sdc_gguf_header *h,
                                   struct sdc_error *err) {
@@ -226,6 +238,7 @@ static enum sdc_status add_shards(struct sdc_ckpt *ckpt, const struct sdc_gguf_h
                        ckpt->path, (unsigned long long)h->split_count,
                        (unsigned long long)h->split_count);
     SDC_TRY(check_shard(ckpt->path, h, no, count, h->split_tensors, err));
+    SDC_TRY(name_set(ckpt, stem, count, err));
     for (uint64_t i = 1; i <= count; i++) {
         if (i == no)
             continue;

@@ -356,13 +356,26 @@ static enum sdc_status in_folder(struct set *s, struct sdc_error *err) {
     return st;
 }
 
+/* By its folder, unless that does not stand for it: it has another index, or several. */
+static enum sdc_status name_set(const struct set *s, const struct sdc_ckpt_source *source,
+                                struct sdc_error *err) {
+    struct names indexes = {0};
+    const char *own = source->is_folder ? "" : sdc__path_base(source->path);
+    if (*own)
+        SDC_TRY(list(s->folder, INDEX, &indexes, err));
+    if (indexes.n == 1 && strcmp(indexes.items[0], own) == 0)
+        own = "";
+    names_release(&indexes);
+    return sdc__ckpt_set_name(s->ckpt, s->folder, own, err);
+}
+
 static enum sdc_status set_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
                                 struct sdc_error *err) {
     struct set s = {.ckpt = ckpt};
     s.folder = source->is_folder ? sdc__strdup(source->path) : sdc__path_dir(source->path);
-    enum sdc_status st = !s.folder           ? SDC_NOMEM(err, source->path)
-                         : source->is_folder ? in_folder(&s, err)
-                                             : with_index(&s, source->path, err);
+    enum sdc_status st = s.folder ? name_set(&s, source, err) : SDC_NOMEM(err, source->path);
+    if (st == SDC_OK)
+        st = source->is_folder ? in_folder(&s, err) : with_index(&s, source->path, err);
     names_release(&s.files);
     sdc__free(s.folder);
     return st;

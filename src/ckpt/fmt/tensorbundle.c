@@ -692,7 +692,10 @@ static enum sdc_status tb_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_sour
     if (!ckpt->priv)
         return SDC_NOMEM(err, ckpt->path);
     SDC_TRY(sdc__tb_find(ckpt, source, &set, err));
-    enum sdc_status st = open_set(&b, &set, err);
+    enum sdc_status st =
+        sdc__ckpt_set_name(ckpt, set.folder, set.saved_model ? "" : set.prefix, err);
+    if (st == SDC_OK)
+        st = open_set(&b, &set, err);
     sdc__sst_release(&b.index);
     sdc__free(b.extents);
     sdc__tb_set_release(&set);

@@ -13,7 +13,6 @@
 struct sdc_tb_set {
     char *folder; /* that members are named relative to; owned */
     char *prefix; /* relative to it, such as "ckpt-1" or "variables/variables"; owned */
-    bool marker;  /* the folder's file "checkpoint" belongs to it */
     bool saved_model;
 };
 

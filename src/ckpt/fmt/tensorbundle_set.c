@@ -196,6 +196,7 @@ static enum sdc_status find_in_folder(struct sdc_ckpt *ckpt, const char *path,
                                       struct sdc_tb_set *set, struct sdc_error *err) {
     struct names names = {0};
     char *marked = NULL;
+    bool is_here = false; /* what is marked */
     enum sdc_status st = SDC_OK;
     set->folder = sdc__strdup(path);
     char *inside = sdc__path_join(path, "variables/variables.index");
@@ -220,13 +221,13 @@ static enum sdc_status find_in_folder(struct sdc_ckpt *ckpt, const char *path,
     for (size_t i = 0; marked && i < names.n; i++)
         if (strcmp(names.at[i], marked) == 0) {
             chosen = i;
-            set->marker = true;
+            is_here = true;
         }
     if (chosen == names.n) {
         st = ambiguous(path, &names, marked, err);
         goto out;
     }
-    if (marked && !set->marker)
+    if (marked && !is_here)
         SDC_TRY_OUT(st, sdc__ckpt_add_note(ckpt, SDC_NOTE_WARNING, err,
                                            "the folder's file \"checkpoint\" names %s, which is "
                                            "not here",
@@ -323,8 +324,6 @@ enum sdc_status sdc__tb_companions(struct sdc_ckpt *ckpt, const struct sdc_tb_se
                                    struct sdc_error *err) {
     static const char *const program[] = {"saved_model.pb", "saved_model.pbtxt", "fingerprint.pb",
                                           "keras_metadata.pb"};
-    if (set->marker)
-        SDC_TRY(companion(ckpt, set, "checkpoint", err));
     if (!set->saved_model)
         return SDC_OK;
     for (size_t i = 0; i < sizeof program / sizeof *program; i++)
