@@ -32,6 +32,7 @@ enum sdc_rng_purpose {
     SDC_RNG_FAULT_VALUES = 8, /* values of random operators */
     SDC_RNG_CLUSTER = 9,      /* seeds of a campaign's trainings; trial = cluster */
     SDC_RNG_AUGMENT = 10,     /* changes of samples; block = sample, trial = epoch */
+    SDC_RNG_FUSION = 11,      /* Horovod's cycles; block, trial = halves of the step */
     SDC_RNG_TEST = 1000       /* tests */
 };
 

@@ -37,6 +37,31 @@ struct sdc_switches {
     bool broadcast_buffers_each_forward; /* from rank 0 before each training forward (DDP) */
 };
 
+enum sdc_compression { SDC_COMPRESSION_NONE, SDC_COMPRESSION_FP16 };
+
+/* What Horovod fuses: all that is ready at the end of the backward pass, so that runs repeat; or
+ * what a cycle found ready, as its clock would have it, with drawn ends of cycles. */
+enum sdc_fusion { SDC_FUSION_READY, SDC_FUSION_TIMED };
+
+/* How gradients are averaged; reference: torch 1.13.1 and Horovod 0.28.1 on a CPU. Keys of the
+ * other strategy stay at their defaults. */
+struct sdc_averaging {
+    /* fp16: gradients travel as F16. ddp: fp16_compress_hook, divided by N in F16, then summed;
+     * horovod: Compression.fp16, summed, then multiplied by fl(1/N), so it overflows earlier. */
+    enum sdc_compression compression;
+    uint64_t first_bucket_bytes; /* ddp: cap of the first bucket, from the second step on */
+    uint64_t bucket_bytes;       /* ddp: cap of the others (bucket_cap_mb) */
+    bool bucket_view;            /* ddp: gradient_as_bucket_view, with gradients set to zero, not
+                                    None: from the second step of a run on it divides by N, instead
+                                    of multiplying by fl(1/N) */
+    uint64_t fusion_bytes;       /* horovod: HOROVOD_FUSION_THRESHOLD; 0: nothing is fused */
+    enum sdc_fusion fusion;
+    uint64_t fusion_seed; /* of timed cycles */
+};
+
+#define SDC_AVERAGING_DEFAULT                                                                      \
+    { .first_bucket_bytes = 1u << 20, .bucket_bytes = 25u << 20, .fusion_bytes = 128u << 20 }
+
 /* The named settings: "ddp/after-wrap-all", ... ; "single" for one rank without a strategy. */
 struct sdc_recipe {
     const char *name;
@@ -100,6 +125,7 @@ struct sdc_run {
     enum sdc_strategy strategy;
     char *recipe; /* name of the recipe the switches come from, or "custom"; for the record */
     struct sdc_switches switches;
+    struct sdc_averaging averaging;
 
     struct sdc_run_load *load; /* n_load entries: 0 or `ranks` */
     size_t n_load;
@@ -139,9 +165,10 @@ SDC_API enum sdc_status sdc_run_copy(struct sdc_run *to, const struct sdc_run *f
 SDC_API enum sdc_status sdc_run_set_recipe(struct sdc_run *run, const char *name,
                                            struct sdc_error *err) SDC_MUST_CHECK;
 /* Values in range and combinations possible: single has one rank; strategy and switches are those
- * of the named recipe unless it is "custom"; two broadcasts have an order; what rank 0 alone reads
- * is sent on; none or one load per rank, with a file for every rank that reads; a start after step
- * 0 loads; steps ascend and lie inside the run; several saves have {step} in their path. SDC_USAGE.
+ * of the named recipe unless it is "custom"; keys of averaging are the strategy's; two broadcasts
+ * have an order; what rank 0 alone reads is sent on; none or one load per rank, with a file for
+ * every rank that reads; a start after step 0 loads; steps ascend and lie inside the run; several
+ * saves have {step} in their path. SDC_USAGE.
  */
 SDC_API enum sdc_status sdc_run_check(const struct sdc_run *run,
                                       struct sdc_error *err) SDC_MUST_CHECK;

@@ -11,6 +11,8 @@
 
 static const char *const kernel_names[] = {"onednn", "ref", NULL};
 static const char *const format_names[] = {"hdf5", "safetensors", NULL};
+static const char *const compression_names[] = {"none", "fp16", NULL};
+static const char *const fusion_names[] = {"ready", "timed", NULL};
 static const char *const who_names[] = {"rank0", "all", NULL};
 
 const struct sdc_opt train_option_table[] = {
@@ -50,6 +52,20 @@ const struct sdc_opt train_option_table[] = {
     {SDC_OPT_F64, "weight-decay", 0, AT(weight_decay), "X", "0", "weight decay", 0, 0, NULL},
     {SDC_OPT_STR, "recipe", 0, AT(recipe), "NAME", NULL,
      "strategy and load rules (single; ddp/after-wrap-all for more ranks)", 0, 0, NULL},
+    {SDC_OPT_ENUM, "compression", 0, AT(compression), "NAME", "none",
+     "number format in which gradients travel", 0, 0, compression_names},
+    {SDC_OPT_U64, "first-bucket-bytes", 0, AT(first_bucket_bytes), "N", "1048576",
+     "ddp: cap of the first bucket", 0, 0, NULL},
+    {SDC_OPT_U64, "bucket-bytes", 0, AT(bucket_bytes), "N", "26214400",
+     "ddp: cap of the other buckets", 0, 0, NULL},
+    {SDC_OPT_FLAG, "bucket-view", 0, AT(bucket_view), NULL, NULL,
+     "ddp: gradients are views of the buckets, and divided by N", 0, 0, NULL},
+    {SDC_OPT_U64, "fusion-bytes", 0, AT(fusion_bytes), "N", "134217728",
+     "horovod: fusion threshold, 0 = nothing is fused", 0, 0, NULL},
+    {SDC_OPT_ENUM, "fusion", 0, AT(fusion), "NAME", "ready",
+     "horovod: fuse all that is ready, or what timed cycles find", 0, 0, fusion_names},
+    {SDC_OPT_U64, "fusion-seed", 0, AT(fusion_seed), "N", "0", "horovod: seed of timed cycles", 0,
+     0, NULL},
     {SDC_OPT_U64, "seed", 0, AT(seed), "N", "1", "seed of the initial weights", 0, 0, NULL},
     {SDC_OPT_U64, "seed-data", 0, AT(seed_data), "N", "1",
      "seed of the data order and augmentation", 0, 0, NULL},
@@ -204,6 +220,15 @@ enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_t
     run->optimizer.lr = o->lr;
     run->optimizer.momentum = o->momentum;
     run->optimizer.weight_decay = o->weight_decay;
+    run->averaging = (struct sdc_averaging){
+        .compression = (enum sdc_compression)o->compression,
+        .first_bucket_bytes = o->first_bucket_bytes,
+        .bucket_bytes = o->bucket_bytes,
+        .bucket_view = o->bucket_view,
+        .fusion_bytes = o->fusion_bytes,
+        .fusion = (enum sdc_fusion)o->fusion,
+        .fusion_seed = o->fusion_seed,
+    };
     run->eval_samples = o->eval_samples;
     run->eval_every = o->eval_every;
     run->eval_who = o->eval_who == 0 ? SDC_WHO_RANK0 : SDC_WHO_ALL;

@@ -17,7 +17,8 @@
 
 struct train_options {
     const char *run, *model, *data, *data_path, *recipe, *load, *save, *output;
-    int kernels, format, eval_who;
+    int kernels, format, eval_who, compression, fusion;
+    uint64_t first_bucket_bytes, bucket_bytes, fusion_bytes, fusion_seed;
     uint64_t data_limit, ranks, batch, seed, seed_data, steps, epochs;
     uint64_t eval_samples, eval_every, digest_every;
     double lr, momentum, weight_decay;
@@ -25,7 +26,7 @@ struct train_options {
     const char *data_shape;
     struct sdc_opt_list load_rank, snapshot;
     bool flip, no_shuffle, drop_last;
-    bool dry_run, json, quiet, version, help;
+    bool bucket_view, dry_run, json, quiet, version, help;
 };
 
 extern const struct sdc_opt train_option_table[];

@@ -77,6 +77,8 @@ const struct sdc_recipe *sdc_recipe_find(const char *name) {
 static const char *const strategy_words[] = {"single", "ddp", "horovod"};
 static const char *const who_words[] = {"all", "rank0"};
 static const char *const order_words[] = {"none", "optimizer-first", "parameters-first"};
+static const char *const compression_words[] = {"none", "fp16"};
+static const char *const fusion_words[] = {"ready", "timed"};
 static const char *const kernels_words[] = {"onednn", "ref"};
 static const char *const precision_words[] = {"f32"};
 static const char *const optimizer_words[] = {"sgd"};
@@ -86,6 +88,8 @@ static const char *const format_words[] = {"hdf5", "safetensors"};
 static const struct sdc__words strategies = SDC__WORDS(strategy_words);
 static const struct sdc__words who = SDC__WORDS(who_words);
 static const struct sdc__words orders = SDC__WORDS(order_words);
+static const struct sdc__words compressions = SDC__WORDS(compression_words);
+static const struct sdc__words fusions = SDC__WORDS(fusion_words);
 static const struct sdc__words kernels = SDC__WORDS(kernels_words);
 static const struct sdc__words precisions = SDC__WORDS(precision_words);
 static const struct sdc__words optimizers = SDC__WORDS(optimizer_words);
@@ -134,6 +138,17 @@ static const struct sdc__field switches_fields[] = {
 };
 static const struct sdc__fields switches_table = SDC__FIELDS(switches_fields, struct sdc_run);
 
+static const struct sdc__field averaging_fields[] = {
+    {"compression", SDC__ENUM, AT(averaging.compression), .words = &compressions},
+    {"first_bucket_bytes", SDC__U64, AT(averaging.first_bucket_bytes)},
+    {"bucket_bytes", SDC__U64, AT(averaging.bucket_bytes)},
+    {"bucket_view", SDC__BOOL, AT(averaging.bucket_view)},
+    {"fusion_bytes", SDC__U64, AT(averaging.fusion_bytes)},
+    {"fusion", SDC__ENUM, AT(averaging.fusion), .words = &fusions},
+    {"fusion_seed", SDC__U64, AT(averaging.fusion_seed)},
+};
+static const struct sdc__fields averaging_table = SDC__FIELDS(averaging_fields, struct sdc_run);
+
 static const struct sdc__field save_fields[] = {
     {"path", SDC__TEXT, AT(save.path), .flags = SDC__NULLABLE},
     {"format", SDC__TEXT, AT(save.format), .words = &formats},
@@ -173,6 +188,7 @@ static const struct sdc__field run_fields[] = {
     {"strategy", SDC__ENUM, AT(strategy), .words = &strategies},
     {"recipe", SDC__TEXT, AT(recipe)},
     {"switches", SDC__OBJECT, .sub = &switches_table},
+    {"averaging", SDC__OBJECT, .sub = &averaging_table},
     {"load", SDC__OBJECTS, AT(load), .sub = &load_table,
      .count_offset = offsetof(struct sdc_run, n_load)},
     {"from_step", SDC__U64, AT(from_step)},
@@ -206,6 +222,7 @@ static enum sdc_status init(struct sdc_run *run, struct sdc_error *err) {
         .seed_init = 1,
         .seed_data = 1,
         .recipe = sdc__strdup("single"),
+        .averaging = SDC_AVERAGING_DEFAULT,
         .eval_who = SDC_WHO_RANK0,
         .save = {.format = sdc__strdup("hdf5")},
     };
@@ -295,6 +312,32 @@ static enum sdc_status check_recipe(const struct sdc_run *run, const char *what,
     return SDC_OK;
 }
 
+/* A key of another strategy would be without effect. */
+static enum sdc_status check_averaging(const struct sdc_run *run, const char *what,
+                                       struct sdc_error *err) {
+    static const struct sdc_averaging def = SDC_AVERAGING_DEFAULT;
+    const struct sdc_averaging *a = &run->averaging;
+    const struct {
+        const char *key;
+        bool set;
+        enum sdc_strategy of;
+    } keys[] = {
+        {"first_bucket_bytes", a->first_bucket_bytes != def.first_bucket_bytes, SDC_STRATEGY_DDP},
+        {"bucket_bytes", a->bucket_bytes != def.bucket_bytes, SDC_STRATEGY_DDP},
+        {"bucket_view", a->bucket_view, SDC_STRATEGY_DDP},
+        {"fusion_bytes", a->fusion_bytes != def.fusion_bytes, SDC_STRATEGY_HOROVOD},
+        {"fusion", a->fusion != def.fusion, SDC_STRATEGY_HOROVOD},
+        {"fusion_seed", a->fusion_seed != def.fusion_seed, SDC_STRATEGY_HOROVOD},
+    };
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++)
+        if (keys[i].set && run->strategy != keys[i].of)
+            return REFUSE("%s: averaging.%s: belongs to strategy %s, found strategy %s", what,
+                          keys[i].key, strategy_words[keys[i].of], strategy_words[run->strategy]);
+    if (a->compression != def.compression && run->strategy == SDC_STRATEGY_SINGLE)
+        return REFUSE("%s: averaging.compression: strategy single averages nothing", what);
+    return SDC_OK;
+}
+
 static enum sdc_status check_digest(const char *text, const char *what, const char *key, size_t i,
                                     struct sdc_error *err) {
     struct sdc_state_digest digest;
@@ -361,6 +404,7 @@ static enum sdc_status check_steps(const struct sdc_run *run, const char *what,
 static enum sdc_status check(const struct sdc_run *run, const char *what, struct sdc_error *err) {
     SDC_TRY(sdc__fields_check(&run_table, what, run, err));
     SDC_TRY(check_recipe(run, what, err));
+    SDC_TRY(check_averaging(run, what, err));
     SDC_TRY(check_load(run, what, err));
     return check_steps(run, what, err);
 }

@@ -11,10 +11,7 @@
 
 #include "train/model.h"
 
-#define SDC_DDP_FIRST_CAP  ((size_t)1024 * 1024)       /* bytes; torch reducer.hpp */
-#define SDC_DDP_CAP        ((size_t)25 * 1024 * 1024)  /* bytes; bucket_cap_mb = 25 */
-#define SDC_HOROVOD_FUSION ((size_t)128 * 1024 * 1024) /* bytes; HOROVOD_FUSION_THRESHOLD */
-#define SDC_HOROVOD_ATOMIC ((size_t)8 * 64)            /* bytes; common/operations.cc */
+#define SDC_HOROVOD_ATOMIC ((size_t)8 * 64) /* bytes; common/operations.cc */
 
 /* Groups of tensors: group g is order[start[g]] .. order[start[g + 1] - 1]. */
 struct sdc_buckets {

@@ -131,6 +131,7 @@ static enum sdc_status prepare(struct member *m) {
     struct sdc_reduction *red = &m->r->reduction;
     red->model = job->shape.model;
     red->comm = m->comm;
+    red->options = &job->run->averaging;
     job->strategy->plan(red, m->ranks);
     return check_float_environment(m);
 }
@@ -322,8 +323,9 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
     struct sdc_job *job = m->job;
     uint64_t before = sdc__now_ns();
     enum sdc_status local;
-    SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->sgd,
-                          step - 1 - m->run->from_step, &m->last, &local, &m->err));
+    struct sdc_step_number number = {step - 1 - m->run->from_step, step};
+    SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->sgd, &number, &m->last, &local,
+                          &m->err));
     note(m, local);
     if (m->rank == 0 && m->pending == SDC_OK && job->cancel && atomic_load(job->cancel))
         note(m, SDC_ERR(&m->err, SDC_CANCELLED, "interrupted after step %llu",

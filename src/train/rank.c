@@ -104,7 +104,7 @@ static double norm(const float *x, size_t n) {
 
 enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
                               const struct sdc_strategy_ops *strategy, const struct sdc_nn_sgd *sgd,
-                              uint64_t step_of_run, struct sdc_step_result *result,
+                              const struct sdc_step_number *step, struct sdc_step_result *result,
                               enum sdc_status *local, struct sdc_error *err) {
     struct sdc_train_state *s = &r->state;
     size_t flat = s->model->flat;
@@ -113,8 +113,7 @@ enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
     if (*local == SDC_OK)
         *local = sdc_net_train(r->net, s->params, r->grads, &result->loss, err);
     struct sdc_error shared;
-    enum sdc_status st =
-        sdc_reduction_average(strategy, &r->reduction, step_of_run, r->grads, &shared);
+    enum sdc_status st = strategy->average(&r->reduction, step, r->grads, &shared);
     if (st != SDC_OK) {
         *err = shared;
         return st;

@@ -58,12 +58,12 @@ struct sdc_step_result {
     uint64_t nonfinite_gradients, nonfinite_parameters;
 };
 
-/* One training step; step_of_run counts from 0. Collective: a local failure does not keep a rank
+/* One training step; step is the one to be done. Collective: a local failure does not keep a rank
  * from taking part in the averaging. *local is that failure (SDC_OK if none, with err set), to be
  * shared by the caller; the returned status is of the collective itself, and final. */
 enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
                               const struct sdc_strategy_ops *strategy, const struct sdc_nn_sgd *sgd,
-                              uint64_t step_of_run, struct sdc_step_result *result,
+                              const struct sdc_step_number *step, struct sdc_step_result *result,
                               enum sdc_status *local, struct sdc_error *err) SDC_MUST_CHECK;
 
 struct sdc_eval_result {

@@ -57,6 +57,8 @@ class Options(unittest.TestCase):
             (["--steps", "1", "--snapshot", "soon"], "--snapshot: found 'soon'"),
             (["--run", "x.json", "--lr", "0.1"], "--lr has no effect beside --run"),
             (["--ranks", "2", "--recipe", "single", "--steps", "1"], "single"),
+            (["--ranks", "2", "--steps", "1", "--fusion", "timed"], "averaging.fusion: belongs to strategy horovod"),
+            (["--steps", "1", "--compression", "fp16"], "strategy single averages nothing"),
         ]
         for args, text in cases:
             p = run(*SMALL[:2] if "--run" not in args else [], *args, code=2)
@@ -248,6 +250,25 @@ class Runs(unittest.TestCase):
             json.dump(description, f)
         run("--run", "only.json", "--quiet")
         self.assertEqual([e["type"] for e in events("only")], ["start", "eval", "end"])
+
+    def test_averaging(self):
+        """Each option changes the bits where it must, all replicas alike, and repeats."""
+        def last(*args, recipe="horovod/rank0-broadcast"):
+            with tempfile.TemporaryDirectory() as folder:
+                run(*SMALL, "--ranks", "3", "--recipe", recipe, "--steps", "3", "--eval-samples", "0", "-o", folder, *args)
+                digests = events(folder)[-2]["digests"]
+            self.assertEqual(len({d["state"] for d in digests}), 1)
+            return digests[0]["state"]
+        plain = last()
+        timed = [last("--fusion", "timed", "--fusion-seed", str(seed)) for seed in (1, 1, 2)]
+        self.assertEqual(timed[0], timed[1])
+        self.assertEqual(len({plain, timed[0], timed[2]}), 3)
+        self.assertNotEqual(last("--fusion-bytes", "0"), plain)
+        self.assertNotEqual(last("--compression", "fp16"), plain)
+        ddp = last(recipe="ddp/after-wrap-all")
+        for args in (["--compression", "fp16"], ["--bucket-view"], ["--first-bucket-bytes", "4096"],
+                     ["--first-bucket-bytes", "1", "--bucket-bytes", "1"]):
+            self.assertNotEqual(last(*args, recipe="ddp/after-wrap-all"), ddp, args)
 
     def test_one_rank_reads_another_file(self):
         run(*SMALL, "--steps", "3", "--save", "a.safetensors", "--format", "safetensors", "-o",

@@ -27,7 +27,7 @@ STRICTER = [r"differ from those of recipe", r"items, expected", r"is not above t
             r"lacks \{step\}", r"no save\.path", r"has one rank", r"eval_correct\[\d\]: \d+ of",
             r"do not lead from", r"other: expected with op swap only", r"expected the \d+ hex digits", r"nothing sends it on", r"expected a digest",
             r"null beside", r"expected a number, found null", r"\d+ items, expected \d+ as in",
-            r"bit \d+ of an \w+, which has", r"op: value", r"op: scale", r"op: mask", r"op: burst", r"op: flip", r"switches\.order: expected",
+            r"bit \d+ of an \w+, which has", r"op: value", r"op: scale", r"op: mask", r"op: burst", r"op: flip", r"switches\.order: expected", r"averaging\.\w+: (belongs to strategy|strategy single)",
             r"bits: expected any, sign", r"op flip needs a bit",
             r"too big integer"]  # jansson holds integers in 64 bits, also where a float is meant
 

@@ -233,6 +233,14 @@ static void run_check_is_for_structs_too(void **state) {
     assert_status(SDC_USAGE, sdc_run_check(&run, &err));
     assert_message_has("rank 0 alone reads the model");
     run.switches.read_model = SDC_WHO_ALL;
+    run.averaging.fusion_bytes = 0;
+    assert_status(SDC_USAGE, sdc_run_check(&run, &err));
+    assert_message_has("averaging.fusion_bytes: belongs to strategy horovod, found strategy ddp");
+    run.averaging = (struct sdc_averaging)SDC_AVERAGING_DEFAULT;
+    run.averaging.compression = SDC_COMPRESSION_FP16;
+    run.averaging.bucket_view = true;
+    run.averaging.bucket_bytes = 0;
+    assert_ok(sdc_run_check(&run, &err));
     run.from_step = run.to_step = 3;
     assert_status(SDC_USAGE, sdc_run_check(&run, &err));
     assert_message_has("no rank loads a checkpoint");

@@ -129,7 +129,7 @@ static void horovod_fusion(void **state) {
     assert_groups(&b, 5, (unsigned[]){1, 2, 3, 4, 6});
     sdc_buckets_horovod(bytes, order, 6, 0, &b); /* switched off: one tensor a message */
     assert_groups(&b, 6, (unsigned[]){1, 2, 3, 4, 5, 6});
-    sdc_buckets_horovod(bytes, order, 6, SDC_HOROVOD_FUSION, &b);
+    sdc_buckets_horovod(bytes, order, 6, SIZE_MAX, &b);
     assert_groups(&b, 1, (unsigned[]){6});
     sdc_buckets_horovod(bytes, order, 0, 800, &b);
     assert_groups(&b, 0, NULL);
@@ -181,7 +181,8 @@ struct averaging {
 static void average_rank(unsigned rank, void *arg) {
     struct averaging *a = arg;
     struct sdc_error err;
-    a->st[rank] = sdc_reduction_average(a->ops, &a->r[rank], a->step, a->grads[rank], &err);
+    struct sdc_step_number step = {a->step, a->step + 1};
+    a->st[rank] = a->ops->average(&a->r[rank], &step, a->grads[rank], &err);
 }
 
 /* The place of an element in a message of all parameters in this order. */
@@ -218,14 +219,16 @@ static void averaging_by_hand(void **state) {
     struct averaging a;
     float *before[N];
     atomic_uint beat = 0;
+    static const struct sdc_averaging options = SDC_AVERAGING_DEFAULT;
     static const unsigned registration[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
     assert_ok(sdc_model_make("lenet5", &m, &err));
     assert_ok(sdc_team_new(N, &team, &err));
-    assert_ok(sdc_comm_group_new(sdc_comm_find("threads"), N, m.n_elems * sizeof(float), 0, a.ends, &err));
+    assert_ok(sdc_comm_group_new(sdc_comm_find("threads"), N, m.n_elems * sizeof(float), 0, a.ends,
+                                 &err));
     for (unsigned r = 0; r < N; r++) {
         a.grads[r] = sdc__calloc(m.flat, sizeof(float));
         before[r] = sdc__calloc(m.flat, sizeof(float));
-        a.r[r] = (struct sdc_reduction){.model = &m, .comm = a.ends[r]};
+        a.r[r] = (struct sdc_reduction){.model = &m, .comm = a.ends[r], .options = &options};
         a.r[r].buffer = sdc__calloc(m.n_elems, sizeof(float));
     }
     for (unsigned k = 0; k < 4; k++) { /* ddp's first and second step, horovod's */
@@ -261,6 +264,46 @@ static void averaging_by_hand(void **state) {
     sdc_team_free(team);
 }
 
+/* Cycles of Horovod's clock: the groups cut the ready order, every draw is the same again for the
+ * same seed and step, and cuts are neither always nor never there. */
+static void timed_fusion_cuts_the_ready_order(void **state) {
+    (void)state;
+    struct sdc_error err;
+    struct sdc_model m;
+    struct sdc_comm *ends[1];
+    struct sdc_averaging options = SDC_AVERAGING_DEFAULT;
+    const struct sdc_strategy_ops *ops = sdc_strategy_find(SDC_STRATEGY_HOROVOD);
+    assert_ok(sdc_model_make("lenet5", &m, &err));
+    assert_ok(
+        sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
+    options.fusion = SDC_FUSION_TIMED;
+    struct sdc_reduction r = {.model = &m, .comm = ends[0], .options = &options};
+    float *grads = sdc__calloc(m.flat, sizeof *grads);
+    r.buffer = sdc__calloc(m.n_elems, sizeof(float));
+    unsigned groups = 0, differing = 0;
+    struct sdc_buckets last = {0};
+    for (uint64_t step = 1; step <= 1000; step++) {
+        struct sdc_step_number number = {step, step};
+        assert_ok(ops->average(&r, &number, grads, &err));
+        assert_memory_equal(r.later.order, m.ready, m.n_params * sizeof m.ready[0]);
+        assert_int_equal(r.later.start[0], 0);
+        assert_int_equal(r.later.start[r.later.n], m.n_params);
+        for (unsigned g = 0; g < r.later.n; g++)
+            assert_true(r.later.start[g] < r.later.start[g + 1]);
+        groups += r.later.n;
+        differing += memcmp(&last, &r.later, sizeof last) != 0;
+        last = r.later;
+        assert_ok(ops->average(&r, &number, grads, &err));
+        assert_memory_equal(&last, &r.later, sizeof last);
+    }
+    /* ten tensors: 1 + 9 / 2 groups on average, with a deviation of 1.5 / sqrt(1000) */
+    assert_true(groups > 5500 - 4 * 48 && groups < 5500 + 4 * 48);
+    assert_true(differing > 900);
+    sdc__free(grads);
+    sdc__free(r.buffer);
+    sdc_comm_group_free(ends, 1);
+}
+
 /* ---- a step ---- */
 
 static void steps_allocate_nothing(void **state) {
@@ -274,9 +317,11 @@ static void steps_allocate_nothing(void **state) {
     static const char *const kernels[] = {"ref", "onednn"};
     const struct sdc_strategy_ops *ops = sdc_strategy_find(SDC_STRATEGY_DDP);
     const struct sdc_nn_sgd sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
+    const struct sdc_averaging options = SDC_AVERAGING_DEFAULT;
     assert_ok(sdc_model_make("lenet5", &m, &err));
     assert_ok(sdc_dataset_open(&(struct sdc_data_source){.name = "synthetic"}, true, &set, &err));
-    assert_ok(sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
+    assert_ok(
+        sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
     for (unsigned k = 0; k < 2; k++) {
         struct sdc_rank r = {0};
         struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8};
@@ -286,12 +331,14 @@ static void steps_allocate_nothing(void **state) {
             &(struct sdc_augment){0}, &err));
         r.reduction.model = &m;
         r.reduction.comm = ends[0];
+        r.reduction.options = &options;
         ops->plan(&r.reduction, 1);
         sdc_train_state_fresh(&r.state, 1, true);
-        assert_ok(sdc_rank_step(&r, set, ops, &sgd, 0, &result, &local, &err));
+        struct sdc_step_number step = {0, 1};
+        assert_ok(sdc_rank_step(&r, set, ops, &sgd, &step, &result, &local, &err));
         uint64_t before = sdc__alloc_count();
-        for (uint64_t step = 1; step < 6; step++)
-            assert_ok(sdc_rank_step(&r, set, ops, &sgd, step, &result, &local, &err));
+        for (step.of_run = 1; step.of_run < 6; step.of_run++)
+            assert_ok(sdc_rank_step(&r, set, ops, &sgd, &step, &result, &local, &err));
         assert_int_equal(sdc__alloc_count(), before);
         assert_int_equal(local, SDC_OK);
         sdc_rank_release(&r);
@@ -342,6 +389,7 @@ int main(void) {
         cmocka_unit_test(horovod_fusion),
         cmocka_unit_test(loop_counters),
         cmocka_unit_test(averaging_by_hand),
+        cmocka_unit_test(timed_fusion_cuts_the_ready_order),
         cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(team_survives_a_stuck_thread),
     };
