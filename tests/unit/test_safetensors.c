@@ -63,6 +63,12 @@ static void rules_of_the_reference_reader(void **state) {
          "a is the first tensor that is"},
         {"{" T("a", "U8", "[4]", "[0,4]") "," T("b", "U8", "[4]", "[4,8]") "}", 5, SDC_INVALID,
          "b is the first tensor that is not whole"},
+        {"{" T("b", "U8", "[4]", "[0,4]") "," T("a", "U8", "[4]", "[4,8]") "}", 7, SDC_INVALID,
+         "(whole: b; not whole: a)"},
+        {"{" T("a", "U8", "[1]", "[0,1]") "," T("b", "U8", "[1]", "[1,2]") "," /* */
+         T("c", "U8", "[1]", "[2,3]") "," T("d", "U8", "[1]", "[3,4]") ","     /* */
+         T("e", "U8", "[1]", "[4,5]") "," T("f", "U8", "[1]", "[5,6]") "}",
+         0, SDC_INVALID, "(whole: none; not whole: a, b, c, d and 2 more)"},
         {"{" T("a", "I32", "[2,2]", "[0,16]") "}", 17, SDC_INVALID, "buffer not fully covered"},
         {"{}", 1, SDC_INVALID, "buffer not fully covered"},
         {"{" T("a", "U8", "[4]", "[1,5]") "}", 5, SDC_INVALID, "hole"},
@@ -72,6 +78,9 @@ static void rules_of_the_reference_reader(void **state) {
          "overlap"},
         {"{" T("a", "U8", "[4]", "[0,4]") "," T("b", "U8", "[4]", "[0,4]") "}", 4, SDC_INVALID,
          "overlap"},
+        /* what a writer made of a state without tensors */
+        {"{\"__metadata__\":{\"format\":\"pt\"},}", 0, SDC_INVALID,
+         "not valid JSON at byte 32 of the header: expected a name in quotes"},
         {"{" T("a", "U8", "[4]", "[4,0]") "}", 4, SDC_INVALID, "invalid offset"},
         {"{" T("a", "U8", "[4]", "[-4,0]") "}", 4, SDC_INVALID, "invalid offset"},
         {"{" T("a", "U8", "[1152921504606846975]", "[0,1152921504606846975]") "}", 4, SDC_INVALID,
@@ -251,6 +260,50 @@ static void types_of_other_widths(void **state) {
     sdc_ckpt_close(c);
 }
 
+/* A type given by the caller fits where its elements fill the bytes. */
+static void types_that_the_caller_knows(void **state) {
+    (void)state;
+    static const char header[] =
+        "{" T("a", "F99", "[3]", "[0,6]") "," T("b", "F98", "[2,2]", "[6,8]") "," T(
+            "c", "F97", "[2]", "[8,11]") "," T("d", "F32", "[1]",
+                                               "[11,15]") "," T("e", "F99", "[0]", "[15,15]") "}";
+    static const struct sdc_ckpt_as as[] = {
+        {"a", SDC_DTYPE_BF16}, {"b", SDC_DTYPE_F4}, {"*", SDC_DTYPE_I32}, {"*", SDC_DTYPE_F16}};
+    static const struct sdc_ckpt_options options = {.as = as, .n_as = 4};
+    static const struct {
+        const char *name, *text;
+        enum sdc_dtype dtype;
+        uint64_t n;
+    } rows[] = {{"a", "F99, taken as BF16", SDC_DTYPE_BF16, 3},
+                {"b", "F98, taken as F4", SDC_DTYPE_F4, 4},
+                {"c:bytes", "U8", SDC_DTYPE_U8, 3}, /* 12 bits an element */
+                {"d", "F32", SDC_DTYPE_F32, 1},     /* the file says what it is */
+                {"e:bytes", "U8", SDC_DTYPE_U8, 0}};
+    struct sdc_ckpt *c;
+    struct sdc_span span;
+    uint16_t x[3];
+    unsigned char nibbles[4];
+    make(sizeof header - 1, header, sizeof header - 1, 15); /* byte k holds k */
+    assert_ok(sdc_ckpt_open(path, &options, &c, &err));
+    assert_int_equal(sdc_ckpt_count(c), 5);
+    for (size_t i = 0; i < 5; i++) {
+        const struct sdc_tensor_desc *d = sdc_ckpt_tensor(c, i);
+        assert_string_equal(d->name, rows[i].name);
+        assert_string_equal(d->dtype_text, rows[i].text);
+        assert_int_equal(d->dtype, rows[i].dtype);
+        assert_int_equal(d->n_elems, rows[i].n);
+        assert_null(d->locked);
+    }
+    assert_int_equal(sdc_ckpt_tensor(c, 1)->shape[1], 2);
+    assert_ok(sdc_ckpt_read(c, 0, 0, 3, x, &err));
+    assert_int_equal(x[2], 0x0504);
+    assert_ok(sdc_ckpt_map(c, 0, 2, &span, &err));
+    assert_int_equal(span.offset, 8 + sizeof header - 1 + 4);
+    assert_ok(sdc_ckpt_read(c, 1, 0, 4, nibbles, &err));
+    assert_memory_equal(nibbles, "\6\0\7\0", 4);
+    sdc_ckpt_close(c);
+}
+
 /* Opens; on success every element of every tensor must be inside and readable. */
 static void survive(void) {
     struct sdc_ckpt *c = NULL;
@@ -317,6 +370,7 @@ int main(void) {
         cmocka_unit_test(rules_of_the_reference_reader),
         cmocka_unit_test(length_fields),
         cmocka_unit_test(types_of_other_widths),
+        cmocka_unit_test(types_that_the_caller_knows),
         cmocka_unit_test(every_changed_byte_is_survived),
         cmocka_unit_test(a_file_that_shrinks_is_reported),
     };

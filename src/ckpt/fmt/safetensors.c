@@ -175,13 +175,42 @@ static enum sdc_status add_plain(struct sdc_ckpt *ckpt, const char *name,
     return sdc__entry_text(&(*e)->storage, err, pairs ? "complex, contiguous" : "contiguous");
 }
 
+/* A type that the caller gives to a tensor of a type that is none of ours: one of whose elements as
+ * many as the shape says fill its bytes. */
+static bool type_given(const struct sdc_ckpt *ckpt, const char *name, const struct sdc_st_tensor *t,
+                       enum sdc_dtype *dtype) {
+    const uint64_t size = t->end - t->begin;
+    uint64_t n = 1;
+    for (unsigned i = 0; i < t->rank; i++)
+        n *= t->shape[i]; /* no overflow: check_size */
+    if (n == 0 || size > UINT64_MAX / 8 || size * 8 % n || size * 8 / n > 64)
+        return false;
+    return sdc__ckpt_as(ckpt, name, (unsigned)(size * 8 / n), dtype);
+}
+
+static enum sdc_status add_given(struct sdc_ckpt *ckpt, const char *name,
+                                 const struct sdc_st_tensor *t, enum sdc_dtype dtype,
+                                 struct sdc_ckpt_entry **e, struct sdc_error *err) {
+    SDC_TRY(sdc__ckpt_add(ckpt, name, e, err));
+    SDC_TRY(sdc__entry_set_shape(*e, ckpt->path, t->rank, t->shape, err));
+    SDC_TRY(sdc__entry_text(&(*e)->dtype_text, err, "%s, taken as %s", t->dtype,
+                            sdc_dtype_name(dtype)));
+    SDC_TRY(sdc__entry_set_dtype(*e, dtype, err));
+    return sdc__entry_text(&(*e)->storage, err, "contiguous");
+}
+
 static enum sdc_status add_tensor(struct sdc_ckpt *ckpt, const char *path, const char *name,
                                   const struct sdc_st_tensor *t, struct sdc_error *err) {
     struct sdc_ckpt_entry *e;
+    enum sdc_dtype dtype;
     SDC_TRY(check_size(t, path, name, err));
     const unsigned bits = bits_of(t->dtype);
-    SDC_TRY(bits && bits != 6 ? add_plain(ckpt, name, t, &e, err)
-                              : add_bytes(ckpt, name, t, &e, err));
+    if (bits && bits != 6)
+        SDC_TRY(add_plain(ckpt, name, t, &e, err));
+    else if (type_given(ckpt, name, t, &dtype))
+        SDC_TRY(add_given(ckpt, name, t, dtype, &e, err));
+    else
+        SDC_TRY(add_bytes(ckpt, name, t, &e, err));
     e->key = t->begin;
     e->stored_size = t->end - t->begin;
     return SDC_OK;
@@ -210,12 +239,41 @@ static int by_offsets(const void *a, const void *b) {
     return (xe > ye) - (xe < ye);
 }
 
+/* "a, b and 3 more": the first few of n names, each cut to a width between two characters. */
+static void list_names(const struct sdc_ckpt_entry *entries, size_t n, char *text, size_t size) {
+    enum { SHOWN = 4, WIDTH = 40 };
+    size_t used = 0;
+    for (size_t i = 0; i < n && i < SHOWN; i++) {
+        const char *name = entries[i].name;
+        size_t width = strnlen(name, WIDTH);
+        while (width > 0 && ((unsigned char)name[width] & 0xc0) == 0x80)
+            width--;
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%.*s", i ? ", " : "", (int)width, name);
+    }
+    if (n > SHOWN)
+        (void)snprintf(text + used, size - used, " and %zu more", n - SHOWN);
+}
+
+/* The first tensor that is not whole is `cut` of the entries from `first` on, sorted by place. */
+static enum sdc_status cut_short(const struct sdc_ckpt *ckpt, size_t first, size_t cut,
+                                 const struct sdc_file *f, uint64_t want, struct sdc_error *err) {
+    char whole[256] = "none", rest[256];
+    list_names(ckpt->entries + first, cut - first, whole, sizeof whole);
+    list_names(ckpt->entries + cut, ckpt->n - cut, rest, sizeof rest);
+    return SDC_ERR_AT(err, SDC_INVALID, f->size,
+                      "%s: truncated: the header says %llu bytes, found %llu; %s is the first "
+                      "tensor that is not whole (whole: %s; not whole: %s)",
+                      f->path, (unsigned long long)want, (unsigned long long)f->size,
+                      ckpt->entries[cut].name, whole, rest);
+}
+
 /* Of the entries from `first` on, which are those of this file. */
 static enum sdc_status check_cover(struct sdc_ckpt *ckpt, size_t first, unsigned member,
                                    const struct sdc_file *f, uint64_t data, struct sdc_error *err) {
     const char *path = f->path;
     uint64_t at = 0, have = f->size - data;
-    const struct sdc_ckpt_entry *cut = NULL;
+    size_t cut = SIZE_MAX;
     bool sorted = true; /* as most writers do, and moving a million entries takes a while */
     for (size_t i = first + 1; i < ckpt->n && sorted; i++)
         sorted = by_offsets(&ckpt->entries[i - 1], &ckpt->entries[i]) <= 0;
@@ -230,15 +288,11 @@ static enum sdc_status check_cover(struct sdc_ckpt *ckpt, size_t first, unsigned
                               path, e->name, (unsigned long long)e->key, (unsigned long long)at,
                               e->key < at ? "overlap" : "hole");
         at = e->key + e->stored_size; /* both at most INT64_MAX */
-        if (at > have && !cut)
-            cut = e;
+        if (at > have && cut == SIZE_MAX)
+            cut = i;
     }
-    if (cut)
-        return SDC_ERR_AT(err, SDC_INVALID, f->size,
-                          "%s: truncated: the header says %llu bytes, found %llu; %s is the first "
-                          "tensor that is not whole",
-                          path, (unsigned long long)(data + at), (unsigned long long)f->size,
-                          cut->name);
+    if (cut != SIZE_MAX)
+        return cut_short(ckpt, first, cut, f, data + at, err);
     if (at < have)
         return SDC_ERR_AT(err, SDC_INVALID, data + at,
                           "%s: buffer not fully covered: %llu bytes after the last tensor", path,
