@@ -111,8 +111,11 @@ struct sdc_run {
     } data;
 
     struct {
-        char *name; /* "sgd" */
-        double lr, momentum, weight_decay;
+        char *name; /* "sgd", "adam", "adamw" */
+        double lr, weight_decay;
+        double momentum; /* SGD's, as the next */
+        bool nesterov;
+        double beta1, beta2, eps; /* Adam's and AdamW's */
     } optimizer;
     char *schedule; /* "constant" */
 

@@ -10,6 +10,7 @@
 #define AT(member) offsetof(struct train_options, member)
 
 static const char *const kernel_names[] = {"onednn", "ref", NULL};
+static const char *const optimizer_names[] = {"sgd", "adam", "adamw", NULL};
 static const char *const format_names[] = {"hdf5", "safetensors", NULL};
 static const char *const compression_names[] = {"none", "fp16", NULL};
 static const char *const fusion_names[] = {"ready", "timed", NULL};
@@ -47,9 +48,16 @@ const struct sdc_opt train_option_table[] = {
     {SDC_OPT_U64, "ranks", 0, AT(ranks), "N", "1", "ranks, as threads of this process", 1,
      SDC_MAX_RANKS, NULL},
     {SDC_OPT_U64, "batch", 0, AT(batch), "N", "64", "samples per rank and step", 1, 1048576, NULL},
+    {SDC_OPT_ENUM, "optimizer", 0, AT(optimizer), "NAME", "sgd", "as in torch.optim", 0, 0,
+     optimizer_names},
     {SDC_OPT_F64, "lr", 0, AT(lr), "X", "0.05", "learning rate", 0, 0, NULL},
     {SDC_OPT_F64, "momentum", 0, AT(momentum), "X", "0.9", "momentum of SGD", 0, 0, NULL},
     {SDC_OPT_F64, "weight-decay", 0, AT(weight_decay), "X", "0", "weight decay", 0, 0, NULL},
+    {SDC_OPT_FLAG, "nesterov", 0, AT(nesterov), NULL, NULL, "Nesterov's momentum, of SGD", 0, 0,
+     NULL},
+    {SDC_OPT_F64, "beta1", 0, AT(beta1), "X", "0.9", "of Adam's first moment", 0, 0, NULL},
+    {SDC_OPT_F64, "beta2", 0, AT(beta2), "X", "0.999", "of Adam's second moment", 0, 0, NULL},
+    {SDC_OPT_F64, "eps", 0, AT(eps), "X", "1e-8", "added to Adam's denominator", 0, 0, NULL},
     {SDC_OPT_STR, "recipe", 0, AT(recipe), "NAME", NULL,
      "strategy and load rules (single; ddp/after-wrap-all for more ranks)", 0, 0, NULL},
     {SDC_OPT_ENUM, "compression", 0, AT(compression), "NAME", "none",
@@ -229,6 +237,11 @@ enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_t
         .fusion = (enum sdc_fusion)o->fusion,
         .fusion_seed = o->fusion_seed,
     };
+    run->optimizer.nesterov = o->nesterov;
+    run->optimizer.beta1 = o->beta1;
+    run->optimizer.beta2 = o->beta2;
+    run->optimizer.eps = o->eps;
+    SDC_TRY(set_text(&run->optimizer.name, optimizer_names[o->optimizer], err));
     run->eval_samples = o->eval_samples;
     run->eval_every = o->eval_every;
     run->eval_who = o->eval_who == 0 ? SDC_WHO_RANK0 : SDC_WHO_ALL;

@@ -21,11 +21,12 @@ struct train_options {
     uint64_t first_bucket_bytes, bucket_bytes, fusion_bytes, fusion_seed;
     uint64_t data_limit, ranks, batch, seed, seed_data, steps, epochs;
     uint64_t eval_samples, eval_every, digest_every;
-    double lr, momentum, weight_decay;
+    int optimizer;
+    double lr, momentum, weight_decay, beta1, beta2, eps;
     uint64_t data_classes, data_samples, data_test_samples, data_seed, crop_padding;
     const char *data_shape;
     struct sdc_opt_list load_rank, snapshot;
-    bool flip, no_shuffle, drop_last;
+    bool nesterov, flip, no_shuffle, drop_last;
     bool bucket_view, dry_run, json, quiet, version, help;
 };
 

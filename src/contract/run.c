@@ -81,7 +81,7 @@ static const char *const compression_words[] = {"none", "fp16"};
 static const char *const fusion_words[] = {"ready", "timed"};
 static const char *const kernels_words[] = {"onednn", "ref"};
 static const char *const precision_words[] = {"f32"};
-static const char *const optimizer_words[] = {"sgd"};
+static const char *const optimizer_words[] = {"sgd", "adam", "adamw"};
 static const char *const schedule_words[] = {"constant"};
 static const char *const format_words[] = {"hdf5", "safetensors"};
 
@@ -125,6 +125,10 @@ static const struct sdc__field optimizer_fields[] = {
     {"lr", SDC__F64, AT(optimizer.lr)},
     {"momentum", SDC__F64, AT(optimizer.momentum)},
     {"weight_decay", SDC__F64, AT(optimizer.weight_decay)},
+    {"nesterov", SDC__BOOL, AT(optimizer.nesterov)},
+    {"beta1", SDC__F64, AT(optimizer.beta1)},
+    {"beta2", SDC__F64, AT(optimizer.beta2)},
+    {"eps", SDC__F64, AT(optimizer.eps)},
 };
 static const struct sdc__fields optimizer_table = SDC__FIELDS(optimizer_fields, struct sdc_run);
 
@@ -215,7 +219,12 @@ static enum sdc_status init(struct sdc_run *run, struct sdc_error *err) {
         .kernels = sdc__strdup("onednn"),
         .precision = sdc__strdup("f32"),
         .data = {.name = sdc__strdup("fashion-mnist"), .shuffle = true},
-        .optimizer = {.name = sdc__strdup("sgd"), .lr = 0.05, .momentum = 0.9},
+        .optimizer = {.name = sdc__strdup("sgd"),
+                      .lr = 0.05,
+                      .momentum = 0.9,
+                      .beta1 = 0.9,
+                      .beta2 = 0.999,
+                      .eps = 1e-8},
         .schedule = sdc__strdup("constant"),
         .ranks = 1,
         .batch = 64,
@@ -401,8 +410,21 @@ static enum sdc_status check_steps(const struct sdc_run *run, const char *what,
     return SDC_OK;
 }
 
+/* What torch.optim refuses too. */
+static enum sdc_status check_optimizer(const struct sdc_run *run, const char *what,
+                                       struct sdc_error *err) {
+    if (run->optimizer.nesterov && run->optimizer.momentum == 0)
+        return REFUSE("%s: optimizer.nesterov: needs a momentum, found 0", what);
+    if (!(run->optimizer.beta1 < 1) || !(run->optimizer.beta2 < 1))
+        return REFUSE("%s: optimizer.%s: found %g, expected less than 1", what,
+                      run->optimizer.beta1 < 1 ? "beta2" : "beta1",
+                      run->optimizer.beta1 < 1 ? run->optimizer.beta2 : run->optimizer.beta1);
+    return SDC_OK;
+}
+
 static enum sdc_status check(const struct sdc_run *run, const char *what, struct sdc_error *err) {
     SDC_TRY(sdc__fields_check(&run_table, what, run, err));
+    SDC_TRY(check_optimizer(run, what, err));
     SDC_TRY(check_recipe(run, what, err));
     SDC_TRY(check_averaging(run, what, err));
     SDC_TRY(check_load(run, what, err));

@@ -8,8 +8,9 @@
 #ifndef SDC_NN_LANES_KERNELS_H
 #define SDC_NN_LANES_KERNELS_H
 
-#define T   float
-#define FMA fmaf
+#define T    float
+#define FMA  fmaf
+#define SQRT sqrtf
 #include "nn/lanes.h"
 #include "nn/ref_kernels.h"
 
@@ -468,6 +469,7 @@ static const struct sdc__nn_kernels lanes_kernels = {
             [SDC_NN_XENT] = xent_backward,
         },
     .sgd_step = sgd_step,
+    .adam_step = adam_step,
     .scale = scale,
 };
 

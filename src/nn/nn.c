@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "nn/nn.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -277,6 +278,31 @@ void sdc_nn_sgd_step(struct sdc_nn_engine *engine, const struct sdc_nn_sgd *sgd,
     if (n > 0 && (!p || !g || (sgd->momentum != 0 && !m)))
         SDC_BUG("SGD step: an operand is missing");
     engine->kernels->sgd_step(sgd, n, p, g, m, first);
+}
+
+enum sdc_status sdc_nn_adam_step(struct sdc_nn_engine *engine, const struct sdc_nn_adam *a,
+                                 size_t n, void *p, const void *g, void *m, void *v, double step,
+                                 struct sdc_error *err) {
+    if (n > 0 && (!p || !g || !m || !v))
+        SDC_BUG("Adam step: an operand is missing");
+    const double correction1 = 1 - pow(a->beta1, step), correction2 = 1 - pow(a->beta2, step);
+    if (correction1 == 0 || correction2 < 0)
+        return SDC_ERR(err, SDC_INVALID,
+                       "step %g of Adam: its bias corrections are %g and %g, which end PyTorch too",
+                       step, correction1, correction2);
+    const struct sdc__nn_adam_now now = {
+        .decay = a->decoupled ? 0 : a->weight_decay,
+        .keep = a->decoupled ? 1 - a->lr * a->weight_decay : 1,
+        .beta1 = a->beta1,
+        .one_minus_beta1 = 1 - a->beta1,
+        .beta2 = a->beta2,
+        .one_minus_beta2 = 1 - a->beta2,
+        .root = sqrt(correction2),
+        .eps = a->eps,
+        .minus_step_size = -(a->lr / correction1),
+    };
+    engine->kernels->adam_step(&now, n, p, g, m, v);
+    return SDC_OK;
 }
 
 void sdc_nn_scale(struct sdc_nn_engine *engine, size_t n, void *x, double factor) {

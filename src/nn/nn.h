@@ -109,11 +109,21 @@ struct sdc_nn_io {
     void *db;              /* as dw */
 };
 
-/* Plain or momentum SGD of torch.optim.SGD (dampening 0, no Nesterov). */
+/* Plain or momentum SGD of torch.optim.SGD (dampening 0). */
 struct sdc_nn_sgd {
     double lr;
     double momentum;
     double weight_decay;
+    bool nesterov; /* only with momentum */
+};
+
+/* torch.optim.Adam and AdamW (without amsgrad and maximize). */
+struct sdc_nn_adam {
+    double lr;
+    double beta1, beta2; /* 0 to below 1 */
+    double eps;
+    double weight_decay;
+    bool decoupled; /* AdamW */
 };
 
 struct sdc_nn_ops;
@@ -173,12 +183,29 @@ enum sdc_status sdc_nn_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io
  * torch/optim/sgd.py 1.13), with the hyper-parameters rounded to the type:
  *     d = weight_decay ? fma(p, weight_decay, g) : g
  *     m = first ? d : round(m * momentum) + d        only if momentum is not 0; else m is unused
- *     p = fma(momentum ? m : d, -lr, p)
+ *     d = nesterov ? fma(m, momentum, d) : m           only if momentum is not 0
+ *     p = fma(d, -lr, p)
  * The fused multiply-add is what torch's add with alpha does on every x86 with AVX2 (measured with
  * Debian's 1.13.1: equal bits); torch without AVX2 rounds the product. `first` says that there is
  * no momentum buffer yet. g is only read. m may be NULL where momentum is 0. */
 void sdc_nn_sgd_step(struct sdc_nn_engine *engine, const struct sdc_nn_sgd *sgd, size_t n, void *p,
                      const void *g, void *m, bool first);
+
+/* One step of Adam or AdamW on n elements, in the order and rounding of torch.optim.Adam and AdamW
+ * (single tensor, torch/optim/adam.py and adamw.py 1.13). What depends on no element is computed in
+ * f64 as Python does, then rounded to the type:
+ *     c1 = 1 - beta1^step, c2 = 1 - beta2^step
+ *     d = decoupled || !weight_decay ? g : fma(p, weight_decay, g)
+ *     q = decoupled ? p * (1 - lr * weight_decay) : p
+ *     m = fma(d, 1 - beta1, m * beta1)
+ *     v = fma((1 - beta2) * d, d, v * beta2)
+ *     p = q + (-(lr / c1) * m) / (sqrt(v) / sqrt(c2) + eps)
+ * m and v are 0 before the first step. step: this step's number, from 1 on, but any number that a
+ * changed counter may hold is taken as PyTorch takes it. SDC_INVALID, and nothing is changed, where
+ * Python raises an exception: c1 is 0 (a division) or c2 is negative (a root). */
+enum sdc_status sdc_nn_adam_step(struct sdc_nn_engine *engine, const struct sdc_nn_adam *adam,
+                                 size_t n, void *p, const void *g, void *m, void *v, double step,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
 
 /* x = x * factor, the factor rounded to the type first, each product rounded once. */
 void sdc_nn_scale(struct sdc_nn_engine *engine, size_t n, void *x, double factor);

@@ -15,6 +15,15 @@
 
 typedef void sdc__nn_layer_fn(struct sdc_nn_plan *plan, const struct sdc_nn_io *io);
 
+/* What a step of Adam has for all elements. */
+struct sdc__nn_adam_now {
+    double decay; /* added to the gradient times the parameter; 0: nothing is added */
+    double keep;  /* the parameter is multiplied by it before; 1 without decoupled decay */
+    double beta1, one_minus_beta1, beta2, one_minus_beta2;
+    double root; /* of the second bias correction */
+    double eps, minus_step_size;
+};
+
 /* The functions of one implementation for one number type, by kind of layer. Operands are checked
  * before: what the kind needs is there, labels are in range. */
 struct sdc__nn_kernels {
@@ -23,6 +32,8 @@ struct sdc__nn_kernels {
     sdc__nn_layer_fn *backward[SDC__NN_N_KINDS];
     void (*sgd_step)(const struct sdc_nn_sgd *sgd, size_t n, void *p, const void *g, void *m,
                      bool first);
+    void (*adam_step)(const struct sdc__nn_adam_now *now, size_t n, void *p, const void *g, void *m,
+                      void *v);
     void (*scale)(size_t n, void *x, double factor);
 };
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The kernels of "ref", once for each number type: ref_f32.c and ref_f64.c define T (the type), FMA
- * (its fused multiply-add) and KERNELS (the name of the table) and include this file. So do the
- * files lanes_*.c, which are compiled for one instruction set: same bits, more speed.
+ * (its fused multiply-add), SQRT and KERNELS (the name of the table) and include this file. So do
+ * the files lanes_*.c, which are compiled for one instruction set: same bits, more speed.
  *
  * Every sum has one order, written here. Inner loops run over independent elements, so a compiler
  * may vectorise them without changing a bit; none of them is a reduction.
@@ -339,18 +339,42 @@ static void sgd_step(const struct sdc_nn_sgd *sgd, size_t n, void *p_, const voi
                      bool first) {
     const T lr = (T)-sgd->lr, momentum = (T)sgd->momentum, decay = (T)sgd->weight_decay;
     const bool has_momentum = sgd->momentum != 0, has_decay = sgd->weight_decay != 0;
+    const bool nesterov = sgd->nesterov;
     T *p = p_, *m = m_;
     const T *g = g_;
     for (size_t i = 0; i < n; i++) {
         T d = has_decay ? FMA(p[i], decay, g[i]) : g[i];
         if (has_momentum) {
+            const T before = d;
             if (!first) {
                 const T kept = m[i] * momentum;
                 d = kept + d;
             }
             m[i] = d;
+            if (nesterov)
+                d = FMA(m[i], momentum, before);
         }
         p[i] = FMA(d, lr, p[i]);
+    }
+}
+
+static void adam_step(const struct sdc__nn_adam_now *now, size_t n, void *p_, const void *g_,
+                      void *m_, void *v_) {
+    const T decay = (T)now->decay, keep = (T)now->keep;
+    const T beta1 = (T)now->beta1, rest1 = (T)now->one_minus_beta1;
+    const T beta2 = (T)now->beta2, rest2 = (T)now->one_minus_beta2;
+    const T root = (T)now->root, eps = (T)now->eps, size = (T)now->minus_step_size;
+    const bool has_decay = now->decay != 0;
+    T *restrict p = p_, *restrict m = m_, *restrict v = v_;
+    const T *restrict g = g_;
+    for (size_t i = 0; i < n; i++) {
+        const T d = has_decay ? FMA(p[i], decay, g[i]) : g[i];
+        const T kept1 = m[i] * beta1, kept2 = v[i] * beta2;
+        m[i] = FMA(d, rest1, kept1);
+        v[i] = FMA(rest2 * d, d, kept2);
+        const T below = SQRT(v[i]) / root + eps;
+        const T by = size * m[i] / below;
+        p[i] = p[i] * keep + by;
     }
 }
 
@@ -381,6 +405,7 @@ const struct sdc__nn_kernels KERNELS = {
             [SDC_NN_XENT] = xent_backward,
         },
     .sgd_step = sgd_step,
+    .adam_step = adam_step,
     .scale = scale,
 };
 

@@ -81,19 +81,18 @@ static enum sdc_status check_loop(const struct sdc_loop_state *loop, uint64_t st
     return SDC_OK;
 }
 
-static bool has_any_slot(struct sdc_ckpt *ckpt, const struct sdc_model *m) {
+static bool has_any_slot(struct sdc_ckpt *ckpt, const struct sdc_train_state *s) {
     size_t i;
-    for (unsigned p = 0; p < m->n_params; p++)
-        if (sdc_ckpt_find(ckpt, m->params[p].slot_name, &i))
+    for (size_t k = 0; k < s->n_optimizer; k++)
+        if (sdc_ckpt_find(ckpt, s->names[k], &i))
             return true;
     return false;
 }
 
-static enum sdc_status read_all(struct sdc_ckpt *ckpt, uint64_t step, bool keeps_momentum,
-                                struct sdc_train_state *s, struct sdc_error *err) {
-    s->keeps_momentum = keeps_momentum;
+static enum sdc_status read_all(struct sdc_ckpt *ckpt, uint64_t step, struct sdc_train_state *s,
+                                struct sdc_error *err) {
     /* before the first step there is no optimizer state, in PyTorch as here */
-    s->has_optimizer = step > 0 || has_any_slot(ckpt, s->model);
+    s->has_optimizer = step > 0 || has_any_slot(ckpt, s);
     size_t n;
     const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
     for (size_t i = 0; i < n; i++)
@@ -102,12 +101,11 @@ static enum sdc_status read_all(struct sdc_ckpt *ckpt, uint64_t step, bool keeps
     return check_loop(&s->loop, step, err);
 }
 
-enum sdc_status sdc_train_load(const char *path, uint64_t step, bool keeps_momentum,
-                               struct sdc_train_state *s, struct sdc_state_digest *digest,
-                               struct sdc_error *err) {
+enum sdc_status sdc_train_load(const char *path, uint64_t step, struct sdc_train_state *s,
+                               struct sdc_state_digest *digest, struct sdc_error *err) {
     struct sdc_ckpt *ckpt = NULL;
     SDC_TRY(sdc_ckpt_open(path, NULL, &ckpt, err));
-    enum sdc_status st = read_all(ckpt, step, keeps_momentum, s, err);
+    enum sdc_status st = read_all(ckpt, step, s, err);
     sdc_ckpt_close(ckpt);
     if (st != SDC_OK) {
         sdc_error_prefix(err, "%s", path);
@@ -120,13 +118,23 @@ enum sdc_status sdc_train_load(const char *path, uint64_t step, bool keeps_momen
     return sdc_state_digest(v, n, digest, err);
 }
 
-static enum sdc_status write_views(const struct sdc_tensor_view *v, size_t n, const char *path,
-                                   const char *format, bool sync, struct sdc_error *err) {
+static enum sdc_status put_views(struct sdc_ckpt_writer *writer, const struct sdc_tensor_view *v,
+                                 size_t n, struct sdc_error *err) {
+    for (size_t i = 0; i < n; i++)
+        SDC_TRY(sdc_ckpt_writer_put(writer, &v[i].desc, v[i].data, err));
+    return SDC_OK;
+}
+
+/* The first `head` of the state's tensors, then `rest` others. */
+static enum sdc_status write_state(const struct sdc_train_state *s, size_t head,
+                                   const struct sdc_tensor_view *others, size_t rest,
+                                   const char *path, const char *format, bool sync,
+                                   struct sdc_error *err) {
     struct sdc_ckpt_writer *writer = NULL;
     SDC_TRY(sdc_ckpt_writer_new(path, format, true, &writer, err));
-    enum sdc_status st = SDC_OK;
-    for (size_t i = 0; i < n && st == SDC_OK; i++)
-        st = sdc_ckpt_writer_put(writer, &v[i].desc, v[i].data, err);
+    enum sdc_status st = put_views(writer, s->views, head, err);
+    if (st == SDC_OK)
+        st = put_views(writer, others, rest, err);
     if (st == SDC_OK)
         st = sdc_ckpt_writer_commit(writer, sync, err);
     if (st != SDC_OK) /* after a failed commit too: the temporary file would stay */
@@ -138,7 +146,7 @@ enum sdc_status sdc_train_save(const struct sdc_train_state *s, const char *path
                                const char *format, struct sdc_error *err) {
     size_t n;
     const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
-    return write_views(v, n, path, format, true, err);
+    return write_state(s, n, v, 0, path, format, true, err);
 }
 
 char *sdc_train_save_path(const char *pattern, uint64_t step) {
@@ -168,12 +176,13 @@ char *sdc_train_snapshot_path(const char *folder, uint64_t step, unsigned rank) 
 
 enum sdc_status sdc_train_snapshot(const struct sdc_train_state *s, const char *folder,
                                    unsigned rank, struct sdc_error *err) {
-    struct sdc_tensor_view views[2 * SDC_MODEL_MAX_PARAMS];
-    size_t n = sdc_train_state_snapshot_views(s, views);
+    size_t n;
+    const struct sdc_tensor_view *optimizer = sdc_train_state_optimizer_views(s, &n);
     char *path = sdc_train_snapshot_path(folder, (uint64_t)s->loop.step, rank);
     if (!path)
         return SDC_NOMEM(err, "a path");
-    enum sdc_status st = write_views(views, n, path, "safetensors", false, err);
+    enum sdc_status st =
+        write_state(s, s->model->n_params, optimizer, n, path, "safetensors", false, err);
     sdc__free(path);
     return st;
 }

@@ -14,12 +14,12 @@
 
 /* Reads a whole checkpoint into *s (initialised; its old values are lost). Everything the model
  * has must be there in its type and shape, and nothing else: else SDC_MISMATCH with tensor, found,
- * expected; so it is if loop/step is not `step`. Momentum must be there exactly if keeps_momentum
- * says so, but may be missing at step 0. SDC_INVALID: a damaged file, or a generator state that is
- * none of the data order's. Of sdc_ckpt_open: SDC_NOT_FOUND, SDC_IO, SDC_UNSUPPORTED.
+ * expected; so it is if loop/step is not `step`. The optimizer's state must be there if
+ * it keeps any, but may be missing at step 0. SDC_INVALID: a damaged file, or a generator state
+ * that is none of the data order's. Of sdc_ckpt_open: SDC_NOT_FOUND, SDC_IO, SDC_UNSUPPORTED.
  * digest (NULL: not asked): of all tensors of the file. */
-enum sdc_status sdc_train_load(const char *path, uint64_t step, bool keeps_momentum,
-                               struct sdc_train_state *s, struct sdc_state_digest *digest,
+enum sdc_status sdc_train_load(const char *path, uint64_t step, struct sdc_train_state *s,
+                               struct sdc_state_digest *digest,
                                struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Writes all of it; an existing file is replaced, at once. SDC_IO (a full disk among it). */

@@ -142,11 +142,11 @@ static enum sdc_status start(struct member *m) {
     struct start_record mine = {0}, all[SDC_MAX_RANKS];
     note(m, prepare(m));
     SDC_TRY(settle(m));
-    sdc_startup_load(&run->switches, m->rank, run->seed_init, m->job->sgd.momentum != 0,
-                     m->job->files[m->rank], s);
+    sdc_startup_load(&run->switches, m->rank, run->seed_init, m->job->files[m->rank], s);
     note(m, sdc_train_state_digests(s, &mine.loaded, &m->err));
     SDC_TRY(settle(m));
-    SDC_TRY(sdc_startup_exchange(&run->switches, &m->job->sgd, m->r->engine, m->comm, s, &m->err));
+    SDC_TRY(sdc_startup_exchange(&run->switches, &m->job->optimizer, m->r->engine, m->comm, s,
+                                 &m->err));
     note(m, sdc_train_state_digests(s, &mine.started, &m->err));
     SDC_TRY(settle(m));
     SDC_TRY(sdc_comm_gather(m->comm, &mine, sizeof mine, all, &m->err));
@@ -324,8 +324,8 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
     uint64_t before = sdc__now_ns();
     enum sdc_status local;
     struct sdc_step_number number = {step - 1 - m->run->from_step, step};
-    SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->sgd, &number, &m->last, &local,
-                          &m->err));
+    SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->optimizer, &number, &m->last,
+                          &local, &m->err));
     note(m, local);
     if (m->rank == 0 && m->pending == SDC_OK && job->cancel && atomic_load(job->cancel))
         note(m, SDC_ERR(&m->err, SDC_CANCELLED, "interrupted after step %llu",

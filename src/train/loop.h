@@ -34,7 +34,7 @@ struct sdc_job {
     uint64_t eval_samples;                          /* 0: none */
     const struct sdc_train_state **files;           /* [ranks] what each reads; NULL: fresh */
     const struct sdc_strategy_ops *strategy;
-    struct sdc_nn_sgd sgd;
+    struct sdc_optimizer optimizer;
     const struct sdc_golden_step *golden; /* ascending */
     size_t n_golden;
     const struct sdc_key_value *facts;

@@ -60,7 +60,6 @@ static unsigned add_param(struct sdc_model *m, const char *module, const char *l
                           const uint64_t *shape, unsigned fan_in) {
     struct sdc_param *p = &m->params[m->n_params];
     snprintf(p->name, sizeof p->name, "model/%s.%s", module, leaf);
-    snprintf(p->slot_name, sizeof p->slot_name, "optimizer/%s.%s/momentum", module, leaf);
     p->rank = rank;
     p->n = 1;
     for (unsigned d = 0; d < rank; d++) {

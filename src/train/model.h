@@ -23,8 +23,7 @@
 #define SDC_MODEL_NAME_SIZE  48
 
 struct sdc_param {
-    char name[SDC_MODEL_NAME_SIZE];      /* "model/conv1.weight" */
-    char slot_name[SDC_MODEL_NAME_SIZE]; /* "optimizer/conv1.weight/momentum" */
+    char name[SDC_MODEL_NAME_SIZE]; /* "model/conv1.weight" */
     unsigned rank;
     uint64_t shape[4];
     size_t n;        /* elements */

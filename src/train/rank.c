@@ -27,13 +27,14 @@ void sdc_rank_release(struct sdc_rank *r) {
 enum sdc_status sdc_rank_prepare(struct sdc_rank *r, const struct sdc_rank_shape *shape,
                                  struct sdc_error *err) {
     const struct sdc_model *m = shape->model;
-    if (r->shape.model == m && r->shape.kernels == shape->kernels && r->shape.batch == shape->batch)
+    if (r->shape.model == m && r->shape.kernels == shape->kernels &&
+        r->shape.batch == shape->batch && r->shape.keeps == shape->keeps)
         return SDC_OK;
     sdc_rank_release(r);
     enum sdc_status st;
     SDC_TRY_OUT(st, sdc_nn_engine_new(shape->kernels, SDC_NN_F32, &r->engine, err));
     SDC_TRY_OUT(st, sdc_net_new(r->engine, m, shape->batch, true, &r->net, err));
-    SDC_TRY_OUT(st, sdc_train_state_init(&r->state, m, err));
+    SDC_TRY_OUT(st, sdc_train_state_init(&r->state, m, shape->keeps, err));
     r->grads = sdc__alloc_tensor(m->flat, sizeof *r->grads);
     r->reduction.buffer = sdc__alloc_tensor(m->n_elems, sizeof(float));
     r->indices = sdc__calloc(shape->batch, sizeof *r->indices);
@@ -103,7 +104,8 @@ static double norm(const float *x, size_t n) {
 }
 
 enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
-                              const struct sdc_strategy_ops *strategy, const struct sdc_nn_sgd *sgd,
+                              const struct sdc_strategy_ops *strategy,
+                              const struct sdc_optimizer *optimizer,
                               const struct sdc_step_number *step, struct sdc_step_result *result,
                               enum sdc_status *local, struct sdc_error *err) {
     struct sdc_train_state *s = &r->state;
@@ -123,8 +125,7 @@ enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
     if (r->rank == 0)
         result->gradient_norm = norm(r->grads, flat);
     result->nonfinite_gradients = count_nonfinite(r->grads, flat);
-    sdc_nn_sgd_step(r->engine, sgd, flat, s->params, r->grads, s->momentum, !s->has_optimizer);
-    s->has_optimizer = true;
+    *local = sdc_optimizer_step(optimizer, optimizer->sgd.lr, r->engine, s, r->grads, err);
     result->nonfinite_parameters = count_nonfinite(s->params, flat);
     return SDC_OK;
 }

@@ -16,6 +16,7 @@
 #include "sdc/run.h"
 #include "sdc/status.h"
 #include "train/net.h"
+#include "train/optimizer.h"
 #include "train/state.h"
 #include "train/strategy.h"
 
@@ -24,6 +25,7 @@ struct sdc_rank_shape {
     const struct sdc_model *model; /* borrowed; stays as long as the rank is used with it */
     const struct sdc_nn_ops *kernels;
     uint32_t batch;
+    enum sdc_state_keeps keeps;
 };
 
 struct sdc_rank {
@@ -62,7 +64,8 @@ struct sdc_step_result {
  * from taking part in the averaging. *local is that failure (SDC_OK if none, with err set), to be
  * shared by the caller; the returned status is of the collective itself, and final. */
 enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
-                              const struct sdc_strategy_ops *strategy, const struct sdc_nn_sgd *sgd,
+                              const struct sdc_strategy_ops *strategy,
+                              const struct sdc_optimizer *optimizer,
                               const struct sdc_step_number *step, struct sdc_step_result *result,
                               enum sdc_status *local, struct sdc_error *err) SDC_MUST_CHECK;
 

@@ -14,44 +14,44 @@ bool sdc_startup_reads_optimizer(const struct sdc_switches *sw, unsigned rank) {
 }
 
 void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t seed_init,
-                      bool keeps_momentum, const struct sdc_train_state *file,
-                      struct sdc_train_state *s) {
+                      const struct sdc_train_state *file, struct sdc_train_state *s) {
     size_t bytes = s->model->flat * sizeof(float);
-    sdc_train_state_fresh(s, seed_init, keeps_momentum);
+    sdc_train_state_fresh(s, seed_init);
     if (!file)
         return;
     if (sdc_startup_reads_model(sw, rank))
         memcpy(s->params, file->params, bytes);
     if (sdc_startup_reads_optimizer(sw, rank)) {
-        memcpy(s->momentum, file->momentum, bytes);
-        s->has_optimizer = file->has_optimizer;
+        sdc_train_state_copy_optimizer(s, file);
         s->loop = file->loop;
     }
 }
 
 /* One real step with zero gradients: the state then exists. */
-static enum sdc_status fabricate_optimizer(const struct sdc_nn_sgd *sgd,
+static enum sdc_status fabricate_optimizer(const struct sdc_optimizer *optimizer,
                                            struct sdc_nn_engine *engine, struct sdc_train_state *s,
                                            struct sdc_error *err) {
     float *zero = sdc__alloc_tensor(s->model->flat, sizeof *zero);
     if (!zero)
         return SDC_NOMEM(err, "gradients");
-    sdc_nn_sgd_step(engine, sgd, s->model->flat, s->params, zero, s->momentum, true);
-    s->has_optimizer = true;
+    enum sdc_status st = sdc_optimizer_step(optimizer, optimizer->sgd.lr, engine, s, zero, err);
     sdc__free(zero);
-    return SDC_OK;
+    return st;
 }
 
-static enum sdc_status send_optimizer(const struct sdc_nn_sgd *sgd, struct sdc_nn_engine *engine,
-                                      struct sdc_comm *comm, struct sdc_train_state *s,
-                                      struct sdc_error *err) {
+static enum sdc_status send_optimizer(const struct sdc_optimizer *optimizer,
+                                      struct sdc_nn_engine *engine, struct sdc_comm *comm,
+                                      struct sdc_train_state *s, struct sdc_error *err) {
     enum sdc_status st = SDC_OK;
     if (!s->has_optimizer)
-        st = fabricate_optimizer(sgd, engine, s, err);
+        st = fabricate_optimizer(optimizer, engine, s, err);
     SDC_TRY(sdc_comm_agree(comm, st, err, NULL, err));
-    if (!s->keeps_momentum)
+    for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
+        if (s->slots[k])
+            SDC_TRY(sdc_comm_broadcast(comm, 0, s->slots[k], s->model->flat * sizeof(float), err));
+    if (!s->steps)
         return SDC_OK;
-    return sdc_comm_broadcast(comm, 0, s->momentum, s->model->flat * sizeof *s->momentum, err);
+    return sdc_comm_broadcast(comm, 0, s->steps, s->model->n_params * sizeof *s->steps, err);
 }
 
 static enum sdc_status send_model(struct sdc_comm *comm, struct sdc_train_state *s,
@@ -59,16 +59,17 @@ static enum sdc_status send_model(struct sdc_comm *comm, struct sdc_train_state 
     return sdc_comm_broadcast(comm, 0, s->params, s->model->flat * sizeof *s->params, err);
 }
 
-enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw, const struct sdc_nn_sgd *sgd,
+enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw,
+                                     const struct sdc_optimizer *optimizer,
                                      struct sdc_nn_engine *engine, struct sdc_comm *comm,
                                      struct sdc_train_state *s, struct sdc_error *err) {
     bool optimizer_last = sw->order == SDC_ORDER_PARAMETERS_FIRST;
     if (sw->broadcast_optimizer && !optimizer_last)
-        SDC_TRY(send_optimizer(sgd, engine, comm, s, err));
+        SDC_TRY(send_optimizer(optimizer, engine, comm, s, err));
     if (sw->broadcast_model)
         SDC_TRY(send_model(comm, s, err));
     if (sw->broadcast_optimizer && optimizer_last)
-        SDC_TRY(send_optimizer(sgd, engine, comm, s, err));
+        SDC_TRY(send_optimizer(optimizer, engine, comm, s, err));
     if (sw->broadcast_optimizer || sw->read_optimizer == SDC_WHO_RANK0)
         SDC_TRY(sdc_comm_broadcast(comm, 0, &s->loop, sizeof s->loop, err));
     return SDC_OK;

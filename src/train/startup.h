@@ -23,6 +23,7 @@
 #include "nn/nn.h"
 #include "sdc/run.h"
 #include "sdc/status.h"
+#include "train/optimizer.h"
 #include "train/state.h"
 
 bool sdc_startup_reads_model(const struct sdc_switches *sw, unsigned rank);
@@ -31,11 +32,11 @@ bool sdc_startup_reads_optimizer(const struct sdc_switches *sw, unsigned rank);
 /* Local: the rank's state from fresh weights and from what it reads of `file`, which is a loaded
  * checkpoint or NULL where there is none (a fresh start). */
 void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t seed_init,
-                      bool keeps_momentum, const struct sdc_train_state *file,
-                      struct sdc_train_state *s);
+                      const struct sdc_train_state *file, struct sdc_train_state *s);
 
 /* Collective: the broadcasts. */
-enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw, const struct sdc_nn_sgd *sgd,
+enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw,
+                                     const struct sdc_optimizer *optimizer,
                                      struct sdc_nn_engine *engine, struct sdc_comm *comm,
                                      struct sdc_train_state *s,
                                      struct sdc_error *err) SDC_MUST_CHECK;

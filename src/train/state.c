@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "train/state.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -22,12 +23,46 @@ static struct sdc_tensor_view view_of(const char *name, enum sdc_dtype dtype, un
     return v;
 }
 
+/* Tensors of the parameter's shape, by what is kept. */
+static const char *const slot_names[][SDC_STATE_MAX_SLOTS] = {
+    [SDC_KEEPS_NOTHING] = {NULL, NULL},
+    [SDC_KEEPS_MOMENTUM] = {"momentum", NULL},
+    [SDC_KEEPS_MOMENTS] = {"exp_avg", "exp_avg_sq"},
+};
+
+static unsigned slots_of(enum sdc_state_keeps keeps) {
+    return keeps == SDC_KEEPS_MOMENTS ? 2 : keeps == SDC_KEEPS_MOMENTUM ? 1 : 0;
+}
+
+static bool reserve(struct sdc_train_state *s) {
+    const struct sdc_model *m = s->model;
+    const bool counted = s->keeps == SDC_KEEPS_MOMENTS;
+    const unsigned slots = slots_of(s->keeps);
+    s->n_optimizer = (size_t)m->n_params * (slots + counted);
+    s->params = sdc__alloc_tensor(m->flat, sizeof(float));
+    for (unsigned k = 0; k < slots; k++)
+        if (!(s->slots[k] = sdc__alloc_tensor(m->flat, sizeof(float))))
+            return false;
+    if (counted && !(s->steps = sdc__calloc(m->n_params, sizeof *s->steps)))
+        return false;
+    if (s->n_optimizer > 0 && !(s->names = sdc__calloc(s->n_optimizer, sizeof *s->names)))
+        return false;
+    s->views = sdc__calloc(m->n_params + SDC_STATE_LOOP_TENSORS + s->n_optimizer, sizeof *s->views);
+    return s->params && s->views;
+}
+
+static const char *state_name(struct sdc_train_state *s, size_t which, const struct sdc_param *p,
+                              const char *what) {
+    static const char prefix[] = "model/";
+    snprintf(s->names[which], sizeof s->names[which], "optimizer/%s/%s",
+             p->name + sizeof prefix - 1, what);
+    return s->names[which];
+}
+
 enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc_model *model,
-                                     struct sdc_error *err) {
-    *s = (struct sdc_train_state){.model = model};
-    s->params = sdc__alloc_tensor(model->flat, sizeof(float));
-    s->momentum = sdc__alloc_tensor(model->flat, sizeof(float));
-    if (!s->params || !s->momentum) {
+                                     enum sdc_state_keeps keeps, struct sdc_error *err) {
+    *s = (struct sdc_train_state){.model = model, .keeps = keeps};
+    if (!reserve(s)) {
         sdc_train_state_release(s);
         return SDC_NOMEM(err, "a replica");
     }
@@ -40,27 +75,49 @@ enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc
     *v++ = view_of("loop/epoch", SDC_DTYPE_I64, 0, NULL, 1, &s->loop.epoch);
     *v++ = view_of("loop/cursor", SDC_DTYPE_I64, 0, NULL, 1, &s->loop.cursor);
     *v++ = view_of("loop/rng", SDC_DTYPE_U32, 1, rng_shape, 4, s->loop.rng);
+    size_t name = 0;
     for (unsigned i = 0; i < model->n_params; i++) {
         const struct sdc_param *p = &model->params[i];
-        *v++ = view_of(p->slot_name, SDC_DTYPE_F32, p->rank, p->shape, p->n, s->momentum + p->off);
+        for (unsigned k = 0; k < slots_of(keeps); k++)
+            *v++ = view_of(state_name(s, name++, p, slot_names[keeps][k]), SDC_DTYPE_F32, p->rank,
+                           p->shape, p->n, s->slots[k] + p->off);
+        if (s->steps)
+            *v++ =
+                view_of(state_name(s, name++, p, "step"), SDC_DTYPE_F32, 0, NULL, 1, s->steps + i);
     }
     return SDC_OK;
 }
 
 void sdc_train_state_release(struct sdc_train_state *s) {
     sdc__free(s->params);
-    sdc__free(s->momentum);
+    for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
+        sdc__free(s->slots[k]);
+    sdc__free(s->steps);
+    sdc__free(s->views);
+    sdc__free(s->names);
     *s = (struct sdc_train_state){0};
+}
+
+void sdc_train_state_copy_optimizer(struct sdc_train_state *s, const struct sdc_train_state *from) {
+    for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
+        if (s->slots[k])
+            memcpy(s->slots[k], from->slots[k], s->model->flat * sizeof(float));
+    if (s->steps)
+        memcpy(s->steps, from->steps, s->model->n_params * sizeof *s->steps);
+    s->has_optimizer = from->has_optimizer;
 }
 
 struct sdc_loop_state sdc_loop_state_fresh(void) {
     return (struct sdc_loop_state){.rng = {SDC_RNG_DATA_ORDER, 0, 0, 0}};
 }
 
-void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init, bool keeps_momentum) {
+void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init) {
     sdc_model_init_weights(s->model, seed_init, s->params);
-    memset(s->momentum, 0, s->model->flat * sizeof *s->momentum);
-    s->keeps_momentum = keeps_momentum;
+    for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
+        if (s->slots[k])
+            memset(s->slots[k], 0, s->model->flat * sizeof(float));
+    if (s->steps)
+        memset(s->steps, 0, s->model->n_params * sizeof *s->steps);
     s->has_optimizer = false;
     s->loop = sdc_loop_state_fresh();
 }
@@ -79,19 +136,14 @@ void sdc_loop_state_next(struct sdc_loop_state *loop, uint64_t steps_per_epoch, 
 }
 
 const struct sdc_tensor_view *sdc_train_state_views(const struct sdc_train_state *s, size_t *n) {
-    size_t slots = s->keeps_momentum && s->has_optimizer ? s->model->n_params : 0;
-    *n = s->model->n_params + SDC_STATE_LOOP_TENSORS + slots;
+    *n = s->model->n_params + SDC_STATE_LOOP_TENSORS + (s->has_optimizer ? s->n_optimizer : 0);
     return s->views;
 }
 
-size_t sdc_train_state_snapshot_views(const struct sdc_train_state *s,
-                                      struct sdc_tensor_view *views) {
-    size_t n, params = s->model->n_params;
-    const struct sdc_tensor_view *all = sdc_train_state_views(s, &n);
-    memcpy(views, all, params * sizeof *views);
-    size_t slots = n - params - SDC_STATE_LOOP_TENSORS;
-    memcpy(views + params, all + params + SDC_STATE_LOOP_TENSORS, slots * sizeof *views);
-    return params + slots;
+const struct sdc_tensor_view *sdc_train_state_optimizer_views(const struct sdc_train_state *s,
+                                                              size_t *n) {
+    *n = s->has_optimizer ? s->n_optimizer : 0;
+    return s->views + s->model->n_params + SDC_STATE_LOOP_TENSORS;
 }
 
 enum sdc_status sdc_train_state_digests(const struct sdc_train_state *s,
@@ -102,8 +154,9 @@ enum sdc_status sdc_train_state_digests(const struct sdc_train_state *s,
     SDC_TRY(sdc_state_digest(v, params, &d.parameters, err));
     SDC_TRY(sdc_state_digest(v, 0, &d.buffers, err)); /* these models have none */
     SDC_TRY(sdc_state_digest(v + params, SDC_STATE_LOOP_TENSORS, &d.loop, err));
-    SDC_TRY(sdc_state_digest(v + params + SDC_STATE_LOOP_TENSORS,
-                             n - params - SDC_STATE_LOOP_TENSORS, &d.optimizer, err));
+    size_t n_optimizer;
+    const struct sdc_tensor_view *optimizer = sdc_train_state_optimizer_views(s, &n_optimizer);
+    SDC_TRY(sdc_state_digest(optimizer, n_optimizer, &d.optimizer, err));
     SDC_TRY(sdc_state_digest(v, n, &d.state, err));
     *digests = d;
     return SDC_OK;

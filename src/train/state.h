@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * One replica: parameters, momentum, and the loop's counters, as tensors with names and as flat
- * vectors to compute with. Not its gradients, and nothing about other ranks.
+ * One replica: parameters, optimizer state, and the loop's counters, as tensors with names and as
+ * flat vectors to compute with. Not its gradients, and nothing about other ranks.
+ *
+ * The optimizer part, with PyTorch's names of what torch.optim keeps, once there is any:
+ *   optimizer/NAME/momentum                 as the parameter; of SGD with momentum
+ *   optimizer/NAME/exp_avg, .../exp_avg_sq  as the parameter; of Adam and AdamW
+ *   optimizer/NAME/step                     f32 []; of Adam and AdamW, one a parameter
  *
  * The loop part, which a restart needs to see the same batches:
  *   loop/step    i64 []   steps done
@@ -25,31 +30,48 @@
 #include "train/model.h"
 
 #define SDC_STATE_LOOP_TENSORS 4
+#define SDC_STATE_NAME_SIZE    (SDC_MODEL_NAME_SIZE + 24)
 
 struct sdc_loop_state {
     int64_t step, epoch, cursor;
     uint32_t rng[4];
 };
 
+/* What the optimizer keeps for every parameter. */
+enum sdc_state_keeps {
+    SDC_KEEPS_NOTHING,
+    SDC_KEEPS_MOMENTUM,
+    SDC_KEEPS_MOMENTS /* two, and a counter */
+};
+
+#define SDC_STATE_MAX_SLOTS 2 /* tensors of the parameter's shape */
+
 struct sdc_train_state {
     const struct sdc_model *model; /* borrowed */
-    float *params;                 /* flat; owned */
-    float *momentum;               /* flat; owned */
-    bool keeps_momentum;           /* the optimizer has momentum at all */
+    enum sdc_state_keeps keeps;
+    float *params;                     /* flat; owned */
+    float *slots[SDC_STATE_MAX_SLOTS]; /* flat; owned; momentum, or exp_avg and exp_avg_sq; NULL
+                                          where the optimizer does not keep it */
+    float *steps;                      /* [n_params]; owned; with MOMENTS */
     bool has_optimizer; /* the optimizer's state exists: loaded, or made by a first step */
     struct sdc_loop_state loop;
-    /* model, loop, momentum in this order, so that the present ones are a prefix */
-    struct sdc_tensor_view views[2 * SDC_MODEL_MAX_PARAMS + SDC_STATE_LOOP_TENSORS];
+    /* model, loop, optimizer in this order, so that the present ones are a prefix */
+    struct sdc_tensor_view *views;
+    char (*names)[SDC_STATE_NAME_SIZE]; /* of the optimizer's tensors */
+    size_t n_optimizer;
 };
 
 /* Memory for one replica of this model, all zero. The model is borrowed, and the struct must stay
  * where it is: its views point into it. SDC_NO_MEMORY. */
 enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc_model *model,
+                                     enum sdc_state_keeps keeps,
                                      struct sdc_error *err) SDC_MUST_CHECK;
 void sdc_train_state_release(struct sdc_train_state *s);
 
 /* Fresh weights of this seed, no optimizer state, loop at its beginning. */
-void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init, bool keeps_momentum);
+void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init);
+/* Takes over the optimizer's state of another replica of the same model and optimizer. */
+void sdc_train_state_copy_optimizer(struct sdc_train_state *s, const struct sdc_train_state *from);
 
 /* The loop state of a fresh start. */
 struct sdc_loop_state sdc_loop_state_fresh(void);
@@ -59,10 +81,9 @@ void sdc_loop_state_next(struct sdc_loop_state *loop, uint64_t steps_per_epoch, 
 
 /* The tensors there are now, *n of them, borrowed. */
 const struct sdc_tensor_view *sdc_train_state_views(const struct sdc_train_state *s, size_t *n);
-/* Only those of the model and the optimizer, for snapshots: into views[] (room for
- * 2 * SDC_MODEL_MAX_PARAMS); returns how many. */
-size_t sdc_train_state_snapshot_views(const struct sdc_train_state *s,
-                                      struct sdc_tensor_view *views);
+/* Those of the optimizer alone: none where there is no state yet. */
+const struct sdc_tensor_view *sdc_train_state_optimizer_views(const struct sdc_train_state *s,
+                                                              size_t *n);
 
 /* All digests. SDC_NO_MEMORY. */
 enum sdc_status sdc_train_state_digests(const struct sdc_train_state *s,

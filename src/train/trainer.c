@@ -191,7 +191,6 @@ static enum sdc_status check_support(const struct sdc_run *run, struct sdc_error
     } words[] = {
         {"trainer", run->trainer, SDC_TRAINER_NAME},
         {"precision", run->precision, "f32"},
-        {"optimizer", run->optimizer.name, "sgd"},
         {"schedule", run->schedule, "constant"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
@@ -218,8 +217,8 @@ static enum sdc_status choose_parts(struct session *s, struct sdc_error *err) {
                        run->kernels);
     job->shape.batch = run->batch;
     job->strategy = sdc_strategy_find(run->strategy);
-    job->sgd = (struct sdc_nn_sgd){run->optimizer.lr, run->optimizer.momentum,
-                                   run->optimizer.weight_decay};
+    SDC_TRY(sdc_optimizer_make(run, &job->optimizer, err));
+    job->shape.keeps = job->optimizer.keeps;
     SDC_TRY(sdc_train_facts(run->kernels, &s->facts, &s->n_facts, err));
     job->facts = s->facts;
     job->n_facts = s->n_facts;
@@ -286,9 +285,9 @@ static enum sdc_status load_path(struct session *s, const char *path, unsigned *
         if (strcmp(s->loaded_paths[*which], path) == 0)
             return SDC_OK;
     struct sdc_train_state *to = &s->loaded[s->n_loaded];
-    SDC_TRY(sdc_train_state_init(to, s->job.shape.model, err));
-    enum sdc_status st = sdc_train_load(path, s->run->from_step, s->job.sgd.momentum != 0, to,
-                                        &s->loaded_digests[s->n_loaded], err);
+    SDC_TRY(sdc_train_state_init(to, s->job.shape.model, s->job.shape.keeps, err));
+    enum sdc_status st =
+        sdc_train_load(path, s->run->from_step, to, &s->loaded_digests[s->n_loaded], err);
     s->loaded_paths[s->n_loaded++] = path;
     s->rejected = contents_refused(st);
     return st;

@@ -64,6 +64,10 @@ void sample_run(struct sdc_run *run) {
     run->data.drop_last = true;
     run->optimizer.lr = 0.1 + 0.2; /* 0.30000000000000004 */
     run->optimizer.momentum = 1.0 / 3.0;
+    run->optimizer.nesterov = true;
+    run->optimizer.beta1 = 0.8;
+    run->optimizer.beta2 = 1.0 / 3.0;
+    run->optimizer.eps = 1e-7;
     run->optimizer.weight_decay = 5e-324;
     if (sdc_run_set_recipe(run, "horovod/example-order", &err) != SDC_OK)
         exit(9);

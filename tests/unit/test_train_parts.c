@@ -41,7 +41,6 @@ static void lenet5_parameters(void **state) {
         assert_int_equal(m.params[i].off % 16, 0);
         assert_int_equal(m.ready[i], ready[i]);
     }
-    assert_string_equal(m.params[2].slot_name, "optimizer/conv2.weight/momentum");
     assert_int_equal(m.params[2].rank, 4);
     assert_int_equal(m.params[2].shape[1], 6);
     assert_int_equal(m.params[4].shape[1], 400);
@@ -316,7 +315,8 @@ static void steps_allocate_nothing(void **state) {
     enum sdc_status local;
     static const char *const kernels[] = {"ref", "onednn"};
     const struct sdc_strategy_ops *ops = sdc_strategy_find(SDC_STRATEGY_DDP);
-    const struct sdc_nn_sgd sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4};
+    const struct sdc_optimizer sgd = {.keeps = SDC_KEEPS_MOMENTUM,
+                                      .sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4}};
     const struct sdc_averaging options = SDC_AVERAGING_DEFAULT;
     assert_ok(sdc_model_make("lenet5", &m, &err));
     assert_ok(sdc_dataset_open(&(struct sdc_data_source){.name = "synthetic"}, true, &set, &err));
@@ -324,7 +324,7 @@ static void steps_allocate_nothing(void **state) {
         sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
     for (unsigned k = 0; k < 2; k++) {
         struct sdc_rank r = {0};
-        struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8};
+        struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8, SDC_KEEPS_MOMENTUM};
         assert_ok(sdc_rank_prepare(&r, &shape, &err));
         assert_ok(sdc_rank_order(
             &r, &(struct sdc_sharding){.n = set->n, .ranks = 1, .batch = 8, .seed = 1},
@@ -333,7 +333,7 @@ static void steps_allocate_nothing(void **state) {
         r.reduction.comm = ends[0];
         r.reduction.options = &options;
         ops->plan(&r.reduction, 1);
-        sdc_train_state_fresh(&r.state, 1, true);
+        sdc_train_state_fresh(&r.state, 1);
         struct sdc_step_number step = {0, 1};
         assert_ok(sdc_rank_step(&r, set, ops, &sgd, &step, &result, &local, &err));
         uint64_t before = sdc__alloc_count();

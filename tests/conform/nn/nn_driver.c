@@ -99,7 +99,8 @@ static void run_update(struct sdc_nn_engine *engine, const struct request *r) {
         sdc_nn_scale(engine, n, p, r->hyper[0]);
         put(p, n, size);
     } else {
-        const struct sdc_nn_sgd sgd = {r->hyper[0], r->hyper[1], r->hyper[2]};
+        const struct sdc_nn_sgd sgd = {
+            .lr = r->hyper[0], .momentum = r->hyper[1], .weight_decay = r->hyper[2]};
         void *g = get(n, size), *m = get(n, size);
         sdc_nn_sgd_step(engine, &sgd, n, p, g, m, r->first != 0);
         put(p, n, size);
