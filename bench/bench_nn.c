@@ -147,16 +147,16 @@ static void step(struct net *net) {
 
 static size_t lenet5(struct sdc_nn_layer *l, size_t batch) {
     const struct sdc_nn_layer layers[] = {
-        {SDC_NN_CONV2D, batch, 1, 28, 28, 6, 5, 2},
-        {SDC_NN_RELU_MAXPOOL2, batch, 6, 28, 28, 0, 0, 0},
-        {SDC_NN_CONV2D, batch, 6, 14, 14, 16, 5, 0},
-        {SDC_NN_RELU_MAXPOOL2, batch, 16, 10, 10, 0, 0, 0},
-        {SDC_NN_LINEAR, batch, 16, 5, 5, 120, 0, 0},
-        {SDC_NN_RELU, batch, 120, 0, 0, 0, 0, 0},
-        {SDC_NN_LINEAR, batch, 120, 0, 0, 84, 0, 0},
-        {SDC_NN_RELU, batch, 84, 0, 0, 0, 0, 0},
-        {SDC_NN_LINEAR, batch, 84, 0, 0, 10, 0, 0},
-        {SDC_NN_XENT, batch, 10, 0, 0, 0, 0, 0},
+        {SDC_NN_CONV2D, batch, 1, 28, 28, 6, 5, 2, 0, false, false, 0},
+        {SDC_NN_RELU_MAXPOOL2, batch, 6, 28, 28, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_CONV2D, batch, 6, 14, 14, 16, 5, 0, 0, false, false, 0},
+        {SDC_NN_RELU_MAXPOOL2, batch, 16, 10, 10, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_LINEAR, batch, 16, 5, 5, 120, 0, 0, 0, false, false, 0},
+        {SDC_NN_RELU, batch, 120, 0, 0, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_LINEAR, batch, 120, 0, 0, 84, 0, 0, 0, false, false, 0},
+        {SDC_NN_RELU, batch, 84, 0, 0, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_LINEAR, batch, 84, 0, 0, 10, 0, 0, 0, false, false, 0},
+        {SDC_NN_XENT, batch, 10, 0, 0, 0, 0, 0, 0, false, false, 0},
     };
     memcpy(l, layers, sizeof layers);
     return sizeof layers / sizeof *layers;
@@ -164,9 +164,12 @@ static size_t lenet5(struct sdc_nn_layer *l, size_t batch) {
 
 static size_t mlp(struct sdc_nn_layer *l, size_t batch) {
     const struct sdc_nn_layer layers[] = {
-        {SDC_NN_LINEAR, batch, 1, 28, 28, 256, 0, 0}, {SDC_NN_RELU, batch, 256, 0, 0, 0, 0, 0},
-        {SDC_NN_LINEAR, batch, 256, 0, 0, 128, 0, 0}, {SDC_NN_RELU, batch, 128, 0, 0, 0, 0, 0},
-        {SDC_NN_LINEAR, batch, 128, 0, 0, 10, 0, 0},  {SDC_NN_XENT, batch, 10, 0, 0, 0, 0, 0},
+        {SDC_NN_LINEAR, batch, 1, 28, 28, 256, 0, 0, 0, false, false, 0},
+        {SDC_NN_RELU, batch, 256, 0, 0, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_LINEAR, batch, 256, 0, 0, 128, 0, 0, 0, false, false, 0},
+        {SDC_NN_RELU, batch, 128, 0, 0, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_LINEAR, batch, 128, 0, 0, 10, 0, 0, 0, false, false, 0},
+        {SDC_NN_XENT, batch, 10, 0, 0, 0, 0, 0, 0, false, false, 0},
     };
     memcpy(l, layers, sizeof layers);
     return sizeof layers / sizeof *layers;

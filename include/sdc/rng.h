@@ -33,6 +33,7 @@ enum sdc_rng_purpose {
     SDC_RNG_CLUSTER = 9,      /* seeds of a campaign's trainings; trial = cluster */
     SDC_RNG_AUGMENT = 10,     /* changes of samples; block = sample, trial = epoch */
     SDC_RNG_FUSION = 11,      /* Horovod's cycles; block, trial = halves of the step */
+    SDC_RNG_DROPOUT = 12,     /* dropped activations; block = layer and rank, trial = step */
     SDC_RNG_TEST = 1000       /* tests */
 };
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "nn/onednn_conv.h"
 
 static const struct sdc__nn_isa *const sets[] = {
 #ifdef SDC_NN_X86
@@ -41,6 +42,7 @@ void sdc__nn_lanes_release(struct sdc_nn_plan *plan) {
     float *const blocks[] = {c->x, c->y, c->dy, c->w, c->dw, c->db, c->winner};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sdc__free(blocks[i]);
+    sdc__nn_conv_free(c->conv);
     sdc__free(c->x_place);
     sdc__free(c->dy_place);
     sdc__free(c);
@@ -82,6 +84,12 @@ enum sdc_status sdc__nn_lanes_init(struct sdc_nn_plan *plan, struct sdc_error *e
     if (kind != SDC_NN_CONV2D && kind != SDC_NN_MAXPOOL2 && kind != SDC_NN_RELU_MAXPOOL2)
         return SDC_OK;
     struct sdc__nn_lanes *own = plan->own = sdc__calloc(1, sizeof *own);
+    if (own && kind == SDC_NN_CONV2D && sdc__nn_conv_suits(&plan->layer)) {
+        const enum sdc_status st = sdc__nn_conv_new(plan, &own->conv, err);
+        if (st != SDC_OK)
+            sdc__nn_lanes_release(plan);
+        return st;
+    }
     if (own && (kind == SDC_NN_CONV2D ? conv_memory : pool_memory)(plan, own))
         return SDC_OK;
     sdc__nn_lanes_release(plan);

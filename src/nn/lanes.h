@@ -45,12 +45,15 @@ struct sdc__nn_lanes {
                         * (groups, channels, out_height, out_width, lanes) */
     uint32_t *x_place; /* where pixel i of a plane of x lies in it, in pixels */
     uint32_t *dy_place;
-    size_t border; /* kernel - 1 - padding */
+    size_t border;             /* kernel - 1 - padding */
+    struct sdc__nn_conv *conv; /* oneDNN's convolution (nn/onednn_conv.h) in place of all this */
 };
 
 enum sdc_status sdc__nn_lanes_init(struct sdc_nn_plan *plan, struct sdc_error *err);
 void sdc__nn_lanes_release(struct sdc_nn_plan *plan);
 
+/* oneDNN computes in the calling thread alone from now on (onednn.c). */
+void sdc__nn_one_thread(void);
 /* The matrix products of oneDNN (onednn.c). */
 sdc__nn_layer_fn sdc__nn_sgemm_forward;
 sdc__nn_layer_fn sdc__nn_sgemm_backward;

@@ -12,6 +12,7 @@
 #define FMA  fmaf
 #define SQRT sqrtf
 #include "nn/lanes.h"
+#include "nn/onednn_conv.h"
 #include "nn/ref_kernels.h"
 
 #define INLINE static inline __attribute__((always_inline))
@@ -128,7 +129,7 @@ static void correlate(const struct shape *s, const float *x, const float *w, con
     for (size_t i = 0; i < s->height; i++) {
         const float *row = x + i * s->x_row;
         const struct span rows =
-            inside(i, s->border, s->height + s->kernel - 1 - 2 * s->border, s->kernel);
+            inside(i, s->border, 1, s->height + s->kernel - 1 - 2 * s->border, s->kernel);
         for (size_t o = 0; o < s->out;) {
             const size_t left = s->out - o;
             float *to = y + (o * s->height + i) * s->width * LANES;
@@ -182,6 +183,10 @@ static void lanes_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) 
         .x_plane = (l->height + 2 * l->padding) * (l->width + 2 * l->padding) * LANES,
     };
     const float *w = io->w;
+    if (own->conv) {
+        sdc__nn_conv_forward(own->conv, io);
+        return;
+    }
     if (l->padding && !all_finite(plan->sizes.w, w)) {
         conv_forward(plan, io);
         return;
@@ -196,7 +201,7 @@ static void lanes_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) 
         for (size_t c = 0; c < l->channels; c++)
             pack(x + c * in_plane, l->channels * in_plane, images, in_plane, own->x_place,
                  own->x + c * s.x_plane);
-        correlate(&s, own->x, own->w, io->b, own->y);
+        correlate(&s, own->x, own->w, l->no_bias ? NULL : io->b, own->y);
         for (size_t o = 0; o < l->out_channels; o++)
             unpack(own->y + o * out_plane * LANES, out_plane, images, l->out_channels * out_plane,
                    y + o * out_plane);
@@ -272,7 +277,7 @@ static void add_gradients(const struct sdc_nn_plan *plan, const struct back *s, 
             }
         o += n;
     }
-    for (size_t o = 0; o < l->out_channels; o++) {
+    for (size_t o = 0; o < plan->sizes.b; o++) {
         V acc = load(own->db + o * LANES);
         for (size_t i = 0; i < s->height; i++)
             for (size_t j = 0; j < s->width; j++)
@@ -319,6 +324,10 @@ static void lanes_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io)
         .x_row = s.dy_row,
         .x_plane = s.dy_plane,
     };
+    if (own->conv) {
+        sdc__nn_conv_backward(own->conv, io);
+        return;
+    }
     if (io->dx && !all_finite(plan->sizes.w, io->w)) {
         conv_backward(plan, io);
         return;
@@ -458,6 +467,7 @@ static const struct sdc__nn_kernels lanes_kernels = {
             [SDC_NN_MAXPOOL2] = lanes_maxpool_forward,
             [SDC_NN_RELU_MAXPOOL2] = lanes_relu_maxpool_forward,
             [SDC_NN_XENT] = xent_forward,
+            REF_LAYERS_FORWARD,
         },
     .backward =
         {
@@ -467,10 +477,12 @@ static const struct sdc__nn_kernels lanes_kernels = {
             [SDC_NN_MAXPOOL2] = lanes_pool_backward,
             [SDC_NN_RELU_MAXPOOL2] = lanes_pool_backward,
             [SDC_NN_XENT] = xent_backward,
+            REF_LAYERS_BACKWARD,
         },
     .sgd_step = sgd_step,
     .adam_step = adam_step,
     .scale = scale,
+    .add = add,
 };
 
 static bool here(void) {

@@ -50,10 +50,11 @@ enum sdc_nn_type {
 #define SDC_NN_CAN_PORTABLE (1u << 2) /* same bits on every machine */
 
 enum sdc_nn_kind {
-    /* y(n,o,i,j) = b(o) + sum of w(o,c,k,l) * x(n,c,i+k-padding,j+l-padding); stride 1.
+    /* y(n,o,i,j) = b(o) + sum of w(o,c,k,l) * x(n,c,stride*i+k-padding,stride*j+l-padding).
      * x (batch, channels, height, width); w (out_channels, channels, kernel, kernel);
-     * b (out_channels); y (batch, out_channels, height + 2 padding - kernel + 1, the same of
-     * width). As torch.nn.functional.conv2d. A tap in the padding adds nothing, even where its
+     * b (out_channels), none with no_bias; y (batch, out_channels,
+     * (height + 2 padding - kernel) / stride + 1, the same of width). As
+     * torch.nn.functional.conv2d. A tap in the padding adds nothing, even where its
      * weight (or dy) is NaN or infinite: so it is in PyTorch's f32, whose oneDNN
      * skips these taps. (It has other paths, which multiply by the zeros: f64, a single image with
      * a kernel up to 3, images smaller than the kernel.) */
@@ -76,6 +77,27 @@ enum sdc_nn_kind {
      * the loss; dx: gradient by the logits, times dy (one element; NULL means 1). As
      * torch.nn.functional.cross_entropy. */
     SDC_NN_XENT,
+    /* Batch normalisation over each channel's batch and pixels: y = (x - mean) / sqrt(var + 1e-5)
+     * * w + b. x and y (batch, channels, height, width); w, b, run_mean, run_var (channels).
+     * Training: mean and (biased) variance of this batch; then run_mean = 0.1 mean + 0.9 run_mean,
+     * run_var the same with the unbiased variance, and one is added to run_count. Such a batch has
+     * at least two values a channel. eval: run_mean and run_var instead, and nothing is updated;
+     * there is no backward. As torch.nn.BatchNorm2d (ATen/native/Normalization.cpp 1.13). */
+    SDC_NN_BATCHNORM,
+    /* Maximum over 3x3 windows, stride 2, no padding; y has (height - 3) / 2 + 1 rows. Values as in
+     * SDC_NN_MAXPOOL2; windows overlap, and gradients are added in the order of the windows. */
+    SDC_NN_MAXPOOL3,
+    /* Mean of each plane: x (batch, channels, height, width), y (batch, channels). As
+     * torch.nn.functional.adaptive_avg_pool2d(x, 1). */
+    SDC_NN_AVGPOOL,
+    /* y = x * m, where m is 0 with probability `drop`, else 1 / (1 - drop): a dropped NaN or
+     * infinity is NaN, as in PyTorch. Element i is dropped if word i % 4 of block i / 4 of the
+     * stream (sdc/rng.h: io's seed, purpose DROPOUT, block, trial) is below drop * 2^32. eval: y =
+     * x. x and y (batch, channels, height, width). dx = dy * m. */
+    SDC_NN_DROPOUT,
+    /* The parameter-free shortcut of He et al. (option A): every stride-th row and column, from the
+     * first on, and (out_channels - channels) / 2 channels of zeros before and after. */
+    SDC_NN_SUBSAMPLE,
 };
 
 /* The shape of a layer. Members a kind does not use must be 0. */
@@ -84,29 +106,45 @@ struct sdc_nn_layer {
     size_t batch;
     size_t channels; /* or features, or classes */
     size_t height, width;
-    size_t out_channels; /* convolution, linear */
+    size_t out_channels; /* convolution, linear, subsample */
     size_t kernel;       /* convolution: side of the square kernel */
     size_t padding;      /* convolution: zeros on every side, less than kernel */
+    size_t stride;       /* convolution, subsample; 0 counts as 1 */
+    bool no_bias;        /* convolution */
+    bool eval;           /* batch normalisation, dropout: not for training */
+    double drop;         /* dropout: probability, at least 0 and less than 1 */
 };
 
 /* Elements of each tensor of a layer, 0 where it has none. */
 struct sdc_nn_sizes {
     size_t x, w, b, y;
+    size_t run;                   /* run_mean, run_var */
     size_t out_height, out_width; /* of y; 1 where it is not an image */
+};
+
+/* Names a stream of random words (sdc/rng.h). */
+struct sdc_nn_stream {
+    uint64_t seed;
+    uint32_t block, trial;
 };
 
 /* Operands of one call; each is an array of the engine's type, borrowed for the call, any
  * alignment a malloc gives. No output may overlap another operand, but where the kind says so. */
 struct sdc_nn_io {
     const void *x;
-    const void *w;         /* convolution, linear */
-    const void *b;         /* forward of convolution, linear */
+    const void *w;         /* convolution, linear, batch normalisation */
+    const void *b;         /* forward of the same, unless no_bias */
     void *y;               /* forward: written. Backward of SDC_NN_RELU: read, as forward left it */
     const int32_t *labels; /* cross-entropy: batch class numbers from 0 */
     const void *dy;        /* backward: gradient by y */
     void *dx;              /* backward: written, or NULL where it is not wanted */
-    void *dw;              /* backward: written (not added to); of convolution, linear */
-    void *db;              /* as dw */
+    void *dw;              /* backward: written (not added to); where there is w */
+    void *db;              /* as dw; where there is b */
+    /* batch normalisation, forward: running statistics, updated in training; the counter is an
+     * int64 whatever the engine's type, and unused in eval */
+    void *run_mean, *run_var;
+    int64_t *run_count;
+    struct sdc_nn_stream stream; /* dropout, forward */
 };
 
 /* Plain or momentum SGD of torch.optim.SGD (dampening 0). */
@@ -167,15 +205,17 @@ void sdc_nn_plan_free(struct sdc_nn_plan *plan);
 const struct sdc_nn_sizes *sdc_nn_plan_sizes(const struct sdc_nn_plan *plan);
 
 /* Computes y from x (w, b, labels). SDC_INVALID: a label is not a class; y is then unchanged. A
- * missing operand is a bug of the caller and aborts. */
+ * missing operand is a bug of the caller and aborts. y may be x for SDC_NN_DROPOUT too. */
 enum sdc_status sdc_nn_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io,
                                struct sdc_error *err) SDC_MUST_CHECK;
 
-/* Computes dx (if wanted), dw and db from dy. Reads: x and w for convolution, linear; y for
- * SDC_NN_RELU; nothing but dy for the poolings; labels for cross-entropy. The poolings and
- * cross-entropy go by what the last forward of this plan kept (which element won, the log of the
- * softmax), as PyTorch's saved tensors do, so a change to x or y between the two has no effect on
- * them; without an earlier forward the call is a bug of the caller. */
+/* Computes dx (if wanted), dw and db from dy. Reads: x and w for convolution, linear and batch
+ * normalisation; y for SDC_NN_RELU; nothing but dy for the poolings, dropout and subsample; labels
+ * for cross-entropy. The poolings, batch normalisation, dropout and cross-entropy go by what the
+ * last forward of this plan kept (which element won, the batch's mean, what was dropped, the log of
+ * the softmax), as PyTorch's saved tensors do, so a change to x or y between the two has no effect
+ * on that; without an earlier forward, or with eval, the call is a bug of the caller. dx may be dy
+ * for SDC_NN_BATCHNORM and SDC_NN_DROPOUT. */
 enum sdc_status sdc_nn_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io,
                                 struct sdc_error *err) SDC_MUST_CHECK;
 
@@ -206,6 +246,9 @@ void sdc_nn_sgd_step(struct sdc_nn_engine *engine, const struct sdc_nn_sgd *sgd,
 enum sdc_status sdc_nn_adam_step(struct sdc_nn_engine *engine, const struct sdc_nn_adam *adam,
                                  size_t n, void *p, const void *g, void *m, void *v, double step,
                                  struct sdc_error *err) SDC_MUST_CHECK;
+
+/* y = a + b, element by element; y may be a or b. */
+void sdc_nn_add(struct sdc_nn_engine *engine, size_t n, const void *a, const void *b, void *y);
 
 /* x = x * factor, the factor rounded to the type first, each product rounded once. */
 void sdc_nn_scale(struct sdc_nn_engine *engine, size_t n, void *x, double factor);

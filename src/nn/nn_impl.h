@@ -11,7 +11,8 @@
 
 #include "nn/nn.h"
 
-#define SDC__NN_N_KINDS (SDC_NN_XENT + 1)
+#define SDC__NN_SCRATCH 4
+#define SDC__NN_N_KINDS (SDC_NN_SUBSAMPLE + 1)
 
 typedef void sdc__nn_layer_fn(struct sdc_nn_plan *plan, const struct sdc_nn_io *io);
 
@@ -35,6 +36,7 @@ struct sdc__nn_kernels {
     void (*adam_step)(const struct sdc__nn_adam_now *now, size_t n, void *p, const void *g, void *m,
                       void *v);
     void (*scale)(size_t n, void *x, double factor);
+    void (*add)(size_t n, const void *a, const void *b, void *y);
 };
 
 struct sdc_nn_ops {
@@ -54,16 +56,25 @@ struct sdc_nn_engine {
     const struct sdc_nn_ops *ops;
     const struct sdc__nn_kernels *kernels;
     enum sdc_nn_type type;
+    /* Memory of one call, shared by all plans, which grow it while they are made. */
+    void *scratch[SDC__NN_SCRATCH];
+    size_t scratch_size[SDC__NN_SCRATCH];
 };
+
+/* Makes scratch[slot] at least so long; what was in it may be lost. SDC_NO_MEMORY. */
+enum sdc_status sdc__nn_scratch(struct sdc_nn_engine *engine, unsigned slot, size_t bytes,
+                                struct sdc_error *err) SDC_MUST_CHECK;
 
 struct sdc_nn_plan {
     struct sdc_nn_engine *engine;
-    struct sdc_nn_layer layer; /* height and width at least 1 */
+    struct sdc_nn_layer layer; /* height, width and stride at least 1 */
     struct sdc_nn_sizes sizes;
     bool went_forward;
     /* poolings: for each y the winner's place in its window, row first; SDC__NN_DEAD where the
-     * ReLU stops the gradient; NULL where the kernels keep it elsewhere (lanes) */
+     * ReLU stops the gradient; NULL where the kernels keep it elsewhere (lanes). Dropout: 1 for
+     * what is kept */
     uint8_t *winner;
+    void *stats; /* batch normalisation: mean, then 1 / sqrt(var + eps), of each channel */
     void *log_p; /* cross-entropy: log of the softmax, as x */
     void *row;   /* convolution: out_width elements */
     void *own;   /* of the implementation */

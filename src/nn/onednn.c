@@ -11,7 +11,7 @@ extern void omp_set_num_threads(int n);
 
 /* oneDNN as Debian builds it computes in an OpenMP team, whose size is a variable of the calling
  * thread. A rank is one thread. */
-static void one_thread(void) {
+void sdc__nn_one_thread(void) {
     if (omp_get_max_threads() != 1)
         omp_set_num_threads(1);
 }
@@ -20,7 +20,7 @@ static void one_thread(void) {
 static void product(char ta, char tb, size_t m, size_t n, size_t k, const float *a, const float *b,
                     float *c) {
     const dnnl_dim_t lda = (dnnl_dim_t)(ta == 'T' ? m : k), ldb = (dnnl_dim_t)(tb == 'T' ? k : n);
-    one_thread();
+    sdc__nn_one_thread();
     if (dnnl_sgemm(ta, tb, (dnnl_dim_t)m, (dnnl_dim_t)n, (dnnl_dim_t)k, 1.0f, a, lda, b, ldb, 0.0f,
                    c, (dnnl_dim_t)n) != dnnl_success)
         SDC_BUG("dnnl_sgemm refused %zu x %zu x %zu", m, n, k);

@@ -21,10 +21,12 @@ struct span {
     size_t first, end;
 };
 
-static struct span inside(size_t k, size_t padding, size_t in, size_t out) {
+static struct span inside(size_t k, size_t padding, size_t stride, size_t in, size_t out) {
     struct span s = {0, 0};
-    s.first = padding > k ? padding - k : 0;
-    s.end = in + padding - k < out ? in + padding - k : out;
+    s.first = padding > k ? (padding - k + stride - 1) / stride : 0;
+    s.end = in + padding > k ? (in + padding - k + stride - 1) / stride : 0;
+    if (s.end > out)
+        s.end = out;
     if (s.first > s.end)
         s.first = s.end;
     return s;
@@ -35,9 +37,43 @@ static void axpy(size_t n, T a, const T *restrict x, T *restrict y) {
         y[i] += a * x[i];
 }
 
+/* The same with every step-th element of x (strided_to: of y). */
+static void axpy_strided(size_t n, T a, const T *restrict x, size_t step, T *restrict y) {
+    if (step == 1) {
+        axpy(n, a, x, y);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        y[i] += a * x[i * step];
+}
+
+static void axpy_strided_to(size_t n, T a, const T *restrict x, T *restrict y, size_t step) {
+    if (step == 1) {
+        axpy(n, a, x, y);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        y[i * step] += a * x[i];
+}
+
 static void multiply_add(size_t n, const T *restrict a, const T *restrict b, T *restrict y) {
     for (size_t i = 0; i < n; i++)
         y[i] += a[i] * b[i];
+}
+
+static void multiply_add_strided(size_t n, const T *restrict a, size_t step, const T *restrict b,
+                                 T *restrict y) {
+    if (step == 1) {
+        multiply_add(n, a, b, y);
+        return;
+    }
+    for (size_t i = 0; i < n; i++)
+        y[i] += a[i * step] * b[i];
+}
+
+/* Where tap k of row or column i of the result lies. */
+static size_t tap_at(const struct sdc_nn_layer *l, size_t i, size_t k) {
+    return i * l->stride + k - l->padding;
 }
 
 static T sum(size_t n, const T *x) {
@@ -56,13 +92,13 @@ static void conv_plane(const struct sdc_nn_plan *plan, const T *x, const T *w, T
     for (size_t c = 0; c < l->channels; c++) {
         const T *plane = x + c * l->height * l->width;
         for (size_t ky = 0; ky < l->kernel; ky++) {
-            const struct span rows = inside(ky, l->padding, l->height, oh);
+            const struct span rows = inside(ky, l->padding, l->stride, l->height, oh);
             for (size_t kx = 0; kx < l->kernel; kx++, w++) {
-                const struct span cols = inside(kx, l->padding, l->width, ow);
+                const struct span cols = inside(kx, l->padding, l->stride, l->width, ow);
                 for (size_t i = rows.first; i < rows.end; i++)
-                    axpy(cols.end - cols.first, *w,
-                         plane + (i + ky - l->padding) * l->width + cols.first + kx - l->padding,
-                         y + i * ow + cols.first);
+                    axpy_strided(cols.end - cols.first, *w,
+                                 plane + tap_at(l, i, ky) * l->width + tap_at(l, cols.first, kx),
+                                 l->stride, y + i * ow + cols.first);
             }
         }
     }
@@ -70,13 +106,13 @@ static void conv_plane(const struct sdc_nn_plan *plan, const T *x, const T *w, T
 
 static void conv_forward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
     const struct sdc_nn_layer *l = &plan->layer;
-    const T *w = io->w, *b = io->b;
+    const T *w = io->w, *b = l->no_bias ? NULL : io->b;
     const size_t image = l->channels * l->height * l->width;
     const size_t plane = plan->sizes.out_height * plan->sizes.out_width;
     for (size_t n = 0; n < l->batch; n++)
         for (size_t o = 0; o < l->out_channels; o++)
             conv_plane(plan, (const T *)io->x + n * image,
-                       w + o * l->channels * l->kernel * l->kernel, b[o],
+                       w + o * l->channels * l->kernel * l->kernel, b ? b[o] : 0,
                        (T *)io->y + (n * l->out_channels + o) * plane);
 }
 
@@ -85,12 +121,13 @@ static void conv_dx_plane(const struct sdc_nn_plan *plan, const T *dy, const T *
     const struct sdc_nn_layer *l = &plan->layer;
     const size_t oh = plan->sizes.out_height, ow = plan->sizes.out_width;
     for (size_t ky = 0; ky < l->kernel; ky++) {
-        const struct span rows = inside(ky, l->padding, l->height, oh);
+        const struct span rows = inside(ky, l->padding, l->stride, l->height, oh);
         for (size_t kx = 0; kx < l->kernel; kx++, w++) {
-            const struct span cols = inside(kx, l->padding, l->width, ow);
+            const struct span cols = inside(kx, l->padding, l->stride, l->width, ow);
             for (size_t i = rows.first; i < rows.end; i++)
-                axpy(cols.end - cols.first, *w, dy + i * ow + cols.first,
-                     dx + (i + ky - l->padding) * l->width + cols.first + kx - l->padding);
+                axpy_strided_to(cols.end - cols.first, *w, dy + i * ow + cols.first,
+                                dx + tap_at(l, i, ky) * l->width + tap_at(l, cols.first, kx),
+                                l->stride);
         }
     }
 }
@@ -115,8 +152,8 @@ static T conv_dw_one(const struct sdc_nn_plan *plan, const T *x, const T *dy, si
     const size_t ow = plan->sizes.out_width;
     const size_t x_step = l->channels * l->height * l->width;
     const size_t dy_step = l->out_channels * plan->sizes.out_height * ow;
-    const struct span rows = inside(ky, l->padding, l->height, plan->sizes.out_height);
-    const struct span cols = inside(kx, l->padding, l->width, ow);
+    const struct span rows = inside(ky, l->padding, l->stride, l->height, plan->sizes.out_height);
+    const struct span cols = inside(kx, l->padding, l->stride, l->width, ow);
     const size_t n_cols = cols.end - cols.first;
     T *acc = plan->row;
     if (n_cols == 0)
@@ -124,10 +161,9 @@ static T conv_dw_one(const struct sdc_nn_plan *plan, const T *x, const T *dy, si
     memset(acc, 0, n_cols * sizeof(T));
     for (size_t n = 0; n < l->batch; n++)
         for (size_t i = rows.first; i < rows.end; i++)
-            multiply_add(n_cols,
-                         x + n * x_step + (i + ky - l->padding) * l->width + cols.first + kx -
-                             l->padding,
-                         dy + n * dy_step + i * ow + cols.first, acc);
+            multiply_add_strided(
+                n_cols, x + n * x_step + tap_at(l, i, ky) * l->width + tap_at(l, cols.first, kx),
+                l->stride, dy + n * dy_step + i * ow + cols.first, acc);
     return sum(n_cols, acc);
 }
 
@@ -158,7 +194,8 @@ static void conv_db(const struct sdc_nn_plan *plan, const struct sdc_nn_io *io) 
 
 static void conv_backward(struct sdc_nn_plan *plan, const struct sdc_nn_io *io) {
     conv_dw(plan, io);
-    conv_db(plan, io);
+    if (!plan->layer.no_bias)
+        conv_db(plan, io);
     if (io->dx)
         conv_dx(plan, io);
 }
@@ -385,6 +422,15 @@ static void scale(size_t n, void *x_, double factor) {
         x[i] *= f;
 }
 
+static void add(size_t n, const void *a_, const void *b_, void *y_) {
+    const T *a = a_, *b = b_;
+    T *y = y_;
+    for (size_t i = 0; i < n; i++)
+        y[i] = a[i] + b[i];
+}
+
+#include "nn/ref_layers.h"
+
 const struct sdc__nn_kernels KERNELS = {
     .forward =
         {
@@ -394,6 +440,7 @@ const struct sdc__nn_kernels KERNELS = {
             [SDC_NN_MAXPOOL2] = maxpool_forward,
             [SDC_NN_RELU_MAXPOOL2] = relu_maxpool_forward,
             [SDC_NN_XENT] = xent_forward,
+            REF_LAYERS_FORWARD,
         },
     .backward =
         {
@@ -403,10 +450,12 @@ const struct sdc__nn_kernels KERNELS = {
             [SDC_NN_MAXPOOL2] = pool_backward,
             [SDC_NN_RELU_MAXPOOL2] = pool_backward,
             [SDC_NN_XENT] = xent_backward,
+            REF_LAYERS_BACKWARD,
         },
     .sgd_step = sgd_step,
     .adam_step = adam_step,
     .scale = scale,
+    .add = add,
 };
 
 #endif

@@ -24,6 +24,8 @@ struct bench {
     void *x, *w, *b, *y, *dy, *dx, *dw, *db;
     int32_t *labels;
     size_t n_labels;
+    void *run_mean, *run_var;
+    int64_t run_count;
 };
 
 static void uniform(enum sdc_nn_type type, size_t n, void *x, uint32_t seed) {
@@ -45,9 +47,11 @@ static void bench_init(struct bench *t, const struct sdc_nn_ops *ops, enum sdc_n
     assert_ok(sdc_nn_plan_new(t->engine, layer, &t->plan, &err));
     t->s = *sdc_nn_plan_sizes(t->plan);
     t->size = sdc_nn_type_size(type);
-    void **const blocks[] = {&t->x, &t->w, &t->b, &t->y, &t->dy, &t->dx, &t->dw, &t->db};
-    const size_t sizes[] = {t->s.x, t->s.w, t->s.b, t->s.y, t->s.y, t->s.x, t->s.w, t->s.b};
-    for (size_t i = 0; i < 8; i++) {
+    void **const blocks[] = {&t->x,  &t->w,  &t->b,  &t->y,        &t->dy,
+                             &t->dx, &t->dw, &t->db, &t->run_mean, &t->run_var};
+    const size_t sizes[] = {t->s.x, t->s.w, t->s.b, t->s.y,   t->s.y,
+                            t->s.x, t->s.w, t->s.b, t->s.run, t->s.run};
+    for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) {
         *blocks[i] = sdc__alloc_tensor(sizes[i], t->size);
         assert_non_null(*blocks[i]);
         uniform(type, sizes[i], *blocks[i], (uint32_t)i + 1);
@@ -60,7 +64,8 @@ static void bench_init(struct bench *t, const struct sdc_nn_ops *ops, enum sdc_n
 }
 
 static void bench_release(struct bench *t) {
-    void *const blocks[] = {t->x, t->w, t->b, t->y, t->dy, t->dx, t->dw, t->db, t->labels};
+    void *const blocks[] = {t->x,  t->w,  t->b,      t->y,        t->dy,     t->dx,
+                            t->dw, t->db, t->labels, t->run_mean, t->run_var};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sdc__free(blocks[i]);
     sdc_nn_plan_free(t->plan);
@@ -76,7 +81,10 @@ static struct sdc_nn_io operands(const struct bench *t) {
                               .dy = t->dy,
                               .dx = t->dx,
                               .dw = t->dw,
-                              .db = t->db};
+                              .db = t->db,
+                              .run_mean = t->run_mean,
+                              .run_var = t->run_var,
+                              .run_count = (int64_t *)&t->run_count};
 }
 
 static void both_ways(struct bench *t) {
@@ -87,14 +95,30 @@ static void both_ways(struct bench *t) {
 }
 
 static const struct sdc_nn_layer shapes[] = {
-    {SDC_NN_CONV2D, 64, 1, 28, 28, 6, 5, 2},        {SDC_NN_CONV2D, 17, 6, 14, 14, 16, 5, 0},
-    {SDC_NN_CONV2D, 1, 3, 7, 5, 7, 3, 1},           {SDC_NN_CONV2D, 16, 2, 3, 9, 13, 1, 0},
-    {SDC_NN_CONV2D, 5, 8, 6, 4, 8, 3, 2},           {SDC_NN_CONV2D, 3, 1, 1, 1, 1, 7, 6},
-    {SDC_NN_LINEAR, 64, 16, 5, 5, 120, 0, 0},       {SDC_NN_LINEAR, 1, 3, 0, 0, 2, 0, 0},
-    {SDC_NN_LINEAR, 7, 84, 0, 0, 10, 0, 0},         {SDC_NN_RELU, 3, 84, 0, 0, 0, 0, 0},
-    {SDC_NN_MAXPOOL2, 33, 6, 28, 28, 0, 0, 0},      {SDC_NN_MAXPOOL2, 2, 3, 5, 7, 0, 0, 0},
-    {SDC_NN_RELU_MAXPOOL2, 20, 3, 10, 10, 0, 0, 0}, {SDC_NN_RELU_MAXPOOL2, 1, 1, 3, 2, 0, 0, 0},
-    {SDC_NN_XENT, 64, 10, 0, 0, 0, 0, 0},
+    {SDC_NN_CONV2D, 64, 1, 28, 28, 6, 5, 2, 0, false, false, 0},
+    {SDC_NN_CONV2D, 17, 6, 14, 14, 16, 5, 0, 0, false, false, 0},
+    {SDC_NN_CONV2D, 1, 3, 7, 5, 7, 3, 1, 0, false, false, 0},
+    {SDC_NN_CONV2D, 16, 2, 3, 9, 13, 1, 0, 0, false, false, 0},
+    {SDC_NN_CONV2D, 5, 8, 6, 4, 8, 3, 2, 0, false, false, 0},
+    {SDC_NN_CONV2D, 3, 1, 1, 1, 1, 7, 6, 0, false, false, 0},
+    {SDC_NN_LINEAR, 64, 16, 5, 5, 120, 0, 0, 0, false, false, 0},
+    {SDC_NN_LINEAR, 1, 3, 0, 0, 2, 0, 0, 0, false, false, 0},
+    {SDC_NN_LINEAR, 7, 84, 0, 0, 10, 0, 0, 0, false, false, 0},
+    {SDC_NN_RELU, 3, 84, 0, 0, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_MAXPOOL2, 33, 6, 28, 28, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_MAXPOOL2, 2, 3, 5, 7, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_RELU_MAXPOOL2, 20, 3, 10, 10, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_RELU_MAXPOOL2, 1, 1, 3, 2, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_XENT, 64, 10, 0, 0, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_CONV2D, 5, 3, 7, 6, 16, 3, 1, 0, true, false, 0},
+    {SDC_NN_CONV2D, 5, 16, 7, 6, 20, 3, 1, 1, true, false, 0},
+    {SDC_NN_CONV2D, 3, 5, 9, 8, 7, 3, 1, 2, false, false, 0},
+    {SDC_NN_CONV2D, 2, 16, 7, 7, 32, 1, 0, 2, true, false, 0},
+    {SDC_NN_BATCHNORM, 5, 3, 7, 6, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_MAXPOOL3, 5, 3, 7, 6, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_AVGPOOL, 5, 3, 7, 6, 0, 0, 0, 0, false, false, 0},
+    {SDC_NN_DROPOUT, 5, 3, 7, 6, 0, 0, 0, 0, false, false, 0.5},
+    {SDC_NN_SUBSAMPLE, 5, 3, 7, 6, 7, 0, 0, 2, false, false, 0},
 };
 #define N_SHAPES (sizeof shapes / sizeof *shapes)
 
@@ -128,17 +152,43 @@ static void test_refusals(void **state) {
         enum sdc_status want;
         const char *message;
     } cases[] = {
-        {{SDC_NN_CONV2D, 0, 1, 28, 28, 6, 5, 2}, SDC_INVALID, "batch is 0"},
-        {{SDC_NN_CONV2D, 1, 1, 28, 0, 6, 5, 2}, SDC_INVALID, "width is 0"},
-        {{SDC_NN_CONV2D, 1, 1, 28, 28, 6, 5, 5}, SDC_INVALID, "padding is 5"},
-        {{SDC_NN_CONV2D, 1, 1, 4, 28, 6, 5, 0}, SDC_INVALID, "kernel 5 does not fit"},
-        {{SDC_NN_LINEAR, 1, 3, 0, 0, 0, 0, 0}, SDC_INVALID, "out_channels is 0"},
-        {{SDC_NN_RELU, 1, 3, 0, 0, 4, 0, 0}, SDC_INVALID, "out_channels is 4"},
-        {{SDC_NN_MAXPOOL2, 1, 3, 1, 4, 0, 0, 0}, SDC_INVALID, "1 x 4"},
-        {{SDC_NN_XENT, 1, 10, 2, 0, 0, 0, 0}, SDC_INVALID, "height is 2"},
-        {{SDC_NN_LINEAR, 65536, 65536, 0, 0, 1, 0, 0}, SDC_LIMIT, "elements"},
-        {{SDC_NN_LINEAR, SIZE_MAX, 2, 3, 4, 1, 0, 0}, SDC_LIMIT, "elements"},
-        {{(enum sdc_nn_kind)17, 1, 1, 1, 1, 1, 1, 1}, SDC_INVALID, "kind is 17"},
+        {{SDC_NN_CONV2D, 0, 1, 28, 28, 6, 5, 2, 0, false, false, 0}, SDC_INVALID, "batch is 0"},
+        {{SDC_NN_CONV2D, 1, 1, 28, 0, 6, 5, 2, 0, false, false, 0}, SDC_INVALID, "width is 0"},
+        {{SDC_NN_CONV2D, 1, 1, 28, 28, 6, 5, 5, 0, false, false, 0}, SDC_INVALID, "padding is 5"},
+        {{SDC_NN_CONV2D, 1, 1, 4, 28, 6, 5, 0, 0, false, false, 0},
+         SDC_INVALID,
+         "kernel 5 does not fit"},
+        {{SDC_NN_LINEAR, 1, 3, 0, 0, 0, 0, 0, 0, false, false, 0},
+         SDC_INVALID,
+         "out_channels is 0"},
+        {{SDC_NN_RELU, 1, 3, 0, 0, 4, 0, 0, 0, false, false, 0}, SDC_INVALID, "out_channels is 4"},
+        {{SDC_NN_MAXPOOL2, 1, 3, 1, 4, 0, 0, 0, 0, false, false, 0}, SDC_INVALID, "1 x 4"},
+        {{SDC_NN_XENT, 1, 10, 2, 0, 0, 0, 0, 0, false, false, 0}, SDC_INVALID, "height is 2"},
+        {{SDC_NN_LINEAR, 65536, 65536, 0, 0, 1, 0, 0, 0, false, false, 0}, SDC_LIMIT, "elements"},
+        {{SDC_NN_LINEAR, SIZE_MAX, 2, 3, 4, 1, 0, 0, 0, false, false, 0}, SDC_LIMIT, "elements"},
+        {{.kind = SDC_NN_LINEAR, .batch = 1, .channels = 3, .out_channels = 2, .stride = 2},
+         SDC_INVALID,
+         "stride is 2"},
+        {{.kind = SDC_NN_RELU, .batch = 1, .channels = 3, .no_bias = true},
+         SDC_INVALID,
+         "no_bias is 1"},
+        {{.kind = SDC_NN_BATCHNORM, .batch = 1, .channels = 3}, SDC_INVALID, "one value a channel"},
+        {{.kind = SDC_NN_DROPOUT, .batch = 1, .channels = 3, .drop = 1}, SDC_INVALID, "drop is 1"},
+        {{.kind = SDC_NN_RELU, .batch = 1, .channels = 3, .drop = 0.5}, SDC_INVALID, "drop is 0.5"},
+        {{.kind = SDC_NN_MAXPOOL3, .batch = 1, .channels = 3, .height = 2, .width = 3},
+         SDC_INVALID,
+         "2 x 3"},
+        {{.kind = SDC_NN_SUBSAMPLE,
+          .batch = 1,
+          .channels = 3,
+          .height = 2,
+          .width = 2,
+          .out_channels = 6},
+         SDC_INVALID,
+         "out_channels is 6"},
+        {{(enum sdc_nn_kind)17, 1, 1, 1, 1, 1, 1, 1, 0, false, false, 0},
+         SDC_INVALID,
+         "kind is 17"},
     };
     struct sdc_error err;
     struct sdc_nn_sizes s;
@@ -157,7 +207,7 @@ static void test_labels_in_range(void **state) {
     struct sdc_error err;
     struct bench t;
     bench_init(&t, &sdc_nn_ref, SDC_NN_F32,
-               &(struct sdc_nn_layer){SDC_NN_XENT, 3, 10, 0, 0, 0, 0, 0});
+               &(struct sdc_nn_layer){SDC_NN_XENT, 3, 10, 0, 0, 0, 0, 0, 0, false, false, 0});
     const struct sdc_nn_io io = operands(&t);
     const float before = *(float *)t.y;
     t.labels[2] = 10;
@@ -181,7 +231,7 @@ static void test_ref_by_hand_conv(void **state) {
     (void)state;
     struct bench t;
     bench_init(&t, &sdc_nn_ref, SDC_NN_F32,
-               &(struct sdc_nn_layer){SDC_NN_CONV2D, 1, 1, 3, 3, 1, 2, 1});
+               &(struct sdc_nn_layer){SDC_NN_CONV2D, 1, 1, 3, 3, 1, 2, 1, 0, false, false, 0});
     memcpy(t.x, (float[]){1, 2, 3, 4, 5, 6, 7, 8, 9}, 36);
     memcpy(t.w, (float[]){1, 10, 100, 1000}, 16);
     memcpy(t.b, (float[]){0.5f}, 4);
@@ -203,7 +253,7 @@ static void test_ref_by_hand_others(void **state) {
     (void)state;
     struct bench t;
     bench_init(&t, &sdc_nn_ref, SDC_NN_F32,
-               &(struct sdc_nn_layer){SDC_NN_LINEAR, 2, 3, 0, 0, 2, 0, 0});
+               &(struct sdc_nn_layer){SDC_NN_LINEAR, 2, 3, 0, 0, 2, 0, 0, 0, false, false, 0});
     memcpy(t.x, (float[]){1, 2, 3, -1, 0.5f, 4}, 24);
     memcpy(t.w, (float[]){1, 10, 100, 2, 0, -1}, 24);
     memcpy(t.b, (float[]){0.25f, -1}, 8);
@@ -215,8 +265,9 @@ static void test_ref_by_hand_others(void **state) {
     assert_f32("db", t.db, (float[]){1.5f, 1}, 2);
     bench_release(&t);
 
-    bench_init(&t, &sdc_nn_ref, SDC_NN_F32,
-               &(struct sdc_nn_layer){SDC_NN_RELU_MAXPOOL2, 1, 1, 3, 4, 0, 0, 0});
+    bench_init(
+        &t, &sdc_nn_ref, SDC_NN_F32,
+        &(struct sdc_nn_layer){SDC_NN_RELU_MAXPOOL2, 1, 1, 3, 4, 0, 0, 0, 0, false, false, 0});
     memcpy(t.x, (float[]){-1, -2, 3, 1, -3, -4, 3, 2, 9, 9, 9, 9}, 48);
     memcpy(t.dy, (float[]){5, 7}, 8);
     both_ways(&t);
@@ -226,7 +277,7 @@ static void test_ref_by_hand_others(void **state) {
 
     /* two equal logits: loss log 2, gradient (p - 1, p) with p = 1/2 */
     bench_init(&t, &sdc_nn_ref, SDC_NN_F32,
-               &(struct sdc_nn_layer){SDC_NN_XENT, 1, 2, 0, 0, 0, 0, 0});
+               &(struct sdc_nn_layer){SDC_NN_XENT, 1, 2, 0, 0, 0, 0, 0, 0, false, false, 0});
     memcpy(t.x, (float[]){3, 3}, 8);
     t.labels[0] = 0;
     *(float *)t.dy = 1;
@@ -368,7 +419,9 @@ static void test_ref_known_bits(void **state) {
         0x36ad2efccd8ca2c8, 0xf06a1fe03892ed03, 0x8e662c52495b35fc, 0xc653686cf63a35d5,
         0xa96267e3791c2d6b, 0xe9f832ced91cedb4, 0x0cb4aec9dcfb91c4, 0x5aae8d3bed3d54f7,
         0x586e46c60faddf93, 0x0aba508f9588f529, 0x8ffde8b267295905, 0xe2c2712f6922da3d,
-        0xeea317563c8a972d, 0x248496d299c0d609, 0xea6279f03aae2d58};
+        0xeea317563c8a972d, 0x248496d299c0d609, 0xea6279f03aae2d58, 0xb03edc59dae9e79e,
+        0xb0c64d5fac141681, 0x6fa0c4faf700c415, 0xbda03687f02e5ca1, 0x74c9087c726903c8,
+        0x44e0a313d23f0f42, 0x7cc7b64f7859ba08, 0x3f29b30deae2448d, 0xdea935b74cd12381};
     for (size_t i = 0; i < N_SHAPES; i++) {
         size_t size;
         void *bits = results(&sdc_nn_ref, &shapes[i], 1, &size);
@@ -384,7 +437,7 @@ static void test_ref_known_bits(void **state) {
 static void test_input_gradient_is_optional(void **state) {
     (void)state;
     for (size_t i = 0; i < N_SHAPES; i++)
-        for (size_t k = 0; k < N_ALL && shapes[i].out_channels; k++) {
+        for (size_t k = 0; k < N_ALL && shapes[i].kind <= SDC_NN_LINEAR; k++) {
             struct sdc_error err;
             struct bench with, without;
             bench_init(&with, all[k], SDC_NN_F32, &shapes[i]);
@@ -440,9 +493,10 @@ static void test_same_bits_again_and_in_threads(void **state) {
 /* The fused layer has the bits of its two parts in a row. */
 static void test_fused_equals_parts(void **state) {
     (void)state;
-    const struct sdc_nn_layer layers[] = {{SDC_NN_RELU_MAXPOOL2, 19, 3, 10, 7, 0, 0, 0},
-                                          {SDC_NN_RELU, 19, 3, 10, 7, 0, 0, 0},
-                                          {SDC_NN_MAXPOOL2, 19, 3, 10, 7, 0, 0, 0}};
+    const struct sdc_nn_layer layers[] = {
+        {SDC_NN_RELU_MAXPOOL2, 19, 3, 10, 7, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_RELU, 19, 3, 10, 7, 0, 0, 0, 0, false, false, 0},
+        {SDC_NN_MAXPOOL2, 19, 3, 10, 7, 0, 0, 0, 0, false, false, 0}};
     const float special[] = {NAN, INFINITY, -INFINITY, -0.0f, 0.0f, -1.0f, 1.0f, 1e-40f};
     for (size_t k = 0; k < N_ALL; k++) {
         struct sdc_error err;
@@ -507,8 +561,9 @@ static void test_no_team(void **state) {
     struct bench t;
     omp_set_num_threads(4);
     const size_t before = count_threads();
-    bench_init(&t, &sdc_nn_onednn, SDC_NN_F32,
-               &(struct sdc_nn_layer){SDC_NN_LINEAR, 256, 784, 0, 0, 512, 0, 0});
+    bench_init(
+        &t, &sdc_nn_onednn, SDC_NN_F32,
+        &(struct sdc_nn_layer){SDC_NN_LINEAR, 256, 784, 0, 0, 512, 0, 0, 0, false, false, 0});
     both_ways(&t);
     assert_int_equal(count_threads(), before);
     bench_release(&t);
@@ -531,6 +586,8 @@ static void test_no_memory(void **state) {
             assert_true(n > 0);
             sdc_nn_plan_free(plan);
             for (uint64_t at = 1; at <= n; at++) {
+                sdc_nn_engine_free(engine); /* with its scratch */
+                assert_ok(sdc_nn_engine_new(all[k], SDC_NN_F32, &engine, &err));
                 sdc__alloc_fail_at(at);
                 assert_status(SDC_NO_MEMORY, sdc_nn_plan_new(engine, &shapes[i], &plan, &err));
                 assert_null(plan);

@@ -3,9 +3,11 @@
  * Runs single kernels for conform_nn.py: requests on stdin, results on stdout, until end of input.
  * Native byte order. A request is the struct below, then the operands in order; the answer is the
  * results in order:
- *     layers:  x w b dy labels   ->  y dx dw db     (those the layer has; sizes by its shape)
+ *     layers:  x w b dy labels run_mean run_var   ->  y dx dw db run_mean run_var
+ *              (those the layer has; sizes by its shape; with eval no gradients)
  *     sgd:     p g m             ->  p m            (batch elements each)
  *     scale:   x                 ->  x
+ *     add:     a b               ->  y
  */
 #include <stdio.h>
 #include <string.h>
@@ -15,14 +17,15 @@
 #include "nn/nn.h"
 #include "nn/nn_impl.h"
 
-enum { OP_SGD = SDC__NN_N_KINDS, OP_SCALE };
+enum { OP_SGD = SDC__NN_N_KINDS, OP_SCALE, OP_ADD };
 
 struct request {
     char kernels[16];
     int32_t op, type;
     int32_t batch, channels, height, width, out_channels, kernel, padding;
+    int32_t stride, no_bias, eval;
     int32_t first;   /* sgd: no momentum buffer yet */
-    double hyper[3]; /* sgd: lr, momentum, weight decay; scale: factor */
+    double hyper[3]; /* sgd: lr, momentum, weight decay; scale: factor; dropout: probability */
 };
 
 static void die(const char *what) {
@@ -54,7 +57,12 @@ static void run_layer(struct sdc_nn_engine *engine, const struct request *r) {
         .out_channels = (size_t)r->out_channels,
         .kernel = (size_t)r->kernel,
         .padding = (size_t)r->padding,
+        .stride = (size_t)r->stride,
+        .no_bias = r->no_bias != 0,
+        .eval = r->eval != 0,
+        .drop = r->op == SDC_NN_DROPOUT ? r->hyper[0] : 0,
     };
+    int64_t count = 0;
     if (sdc_nn_plan_new(engine, &layer, &plan, &err) != SDC_OK)
         die(err.message);
     const struct sdc_nn_sizes s = *sdc_nn_plan_sizes(plan);
@@ -62,6 +70,7 @@ static void run_layer(struct sdc_nn_engine *engine, const struct request *r) {
     const bool weights = s.w > 0;
     void *x = get(s.x, size), *w = get(s.w, size), *b = get(s.b, size), *dy = get(s.y, size);
     int32_t *labels = get(r->op == SDC_NN_XENT ? layer.batch : 0, sizeof *labels);
+    void *run_mean = get(s.run, size), *run_var = get(s.run, size);
     /* results start as NaN: what a kernel fails to write shows */
     void *y = sdc__alloc_tensor(s.y, size), *dx = sdc__alloc_tensor(s.x, size);
     void *dw = sdc__alloc_tensor(s.w, size), *db = sdc__alloc_tensor(s.b, size);
@@ -73,20 +82,32 @@ static void run_layer(struct sdc_nn_engine *engine, const struct request *r) {
     memset(db, 0xff, s.b * size);
     const struct sdc_nn_io io = {.x = x,
                                  .w = weights ? w : NULL,
-                                 .b = weights ? b : NULL,
+                                 .b = s.b > 0 ? b : NULL,
                                  .y = y,
                                  .labels = labels,
                                  .dy = dy,
                                  .dx = dx,
                                  .dw = weights ? dw : NULL,
-                                 .db = weights ? db : NULL};
-    if (sdc_nn_forward(plan, &io, &err) != SDC_OK || sdc_nn_backward(plan, &io, &err) != SDC_OK)
+                                 .db = s.b > 0 ? db : NULL,
+                                 .run_mean = run_mean,
+                                 .run_var = run_var,
+                                 .run_count = &count,
+                                 .stream = {.seed = 7, .block = 5, .trial = 3}};
+    if (sdc_nn_forward(plan, &io, &err) != SDC_OK)
         die(err.message);
+    if (!r->eval && sdc_nn_backward(plan, &io, &err) != SDC_OK)
+        die(err.message);
+    if (count != (r->op == SDC_NN_BATCHNORM && !r->eval))
+        die("the counter of batches is wrong");
     put(y, s.y, size);
-    put(dx, s.x, size);
-    put(dw, s.w, size);
-    put(db, s.b, size);
-    void *const blocks[] = {x, w, b, dy, labels, y, dx, dw, db};
+    if (!r->eval) {
+        put(dx, s.x, size);
+        put(dw, s.w, size);
+        put(db, s.b, size);
+    }
+    put(run_mean, s.run, size);
+    put(run_var, s.run, size);
+    void *const blocks[] = {x, w, b, dy, labels, y, dx, dw, db, run_mean, run_var};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++)
         sdc__free(blocks[i]);
     sdc_nn_plan_free(plan);
@@ -98,6 +119,11 @@ static void run_update(struct sdc_nn_engine *engine, const struct request *r) {
     if (r->op == OP_SCALE) {
         sdc_nn_scale(engine, n, p, r->hyper[0]);
         put(p, n, size);
+    } else if (r->op == OP_ADD) {
+        void *b = get(n, size);
+        sdc_nn_add(engine, n, p, b, p);
+        put(p, n, size);
+        sdc__free(b);
     } else {
         const struct sdc_nn_sgd sgd = {
             .lr = r->hyper[0], .momentum = r->hyper[1], .weight_decay = r->hyper[2]};
