@@ -90,7 +90,9 @@ struct sdc_diff {
 struct sdc_diff_options {
     bool all;                 /* list tensors without a difference too */
     size_t max_sites;         /* sites kept per tensor */
-    const char *const *globs; /* only tensors whose name matches one; n_globs may be 0 */
+    const char *const *globs; /* only tensors that have one of these names, aliases
+                                 included, or match one; SDC_USAGE for one that fits
+                                 nothing; n_globs may be 0 */
     size_t n_globs;
     const struct sdc_ckpt_options *open; /* how both are opened; may be NULL */
     unsigned threads;  /* 0: one for each processor; does not change any bit of the result */
@@ -158,7 +160,9 @@ struct sdc_scan {
 };
 
 struct sdc_scan_options {
-    const char *const *globs; /* only tensors whose name matches one; n_globs may be 0 */
+    const char *const *globs; /* only tensors that have one of these names, aliases
+                                 included, or match one; SDC_USAGE for one that fits
+                                 nothing; n_globs may be 0 */
     size_t n_globs;
     size_t max_sites; /* elements kept of each list of a tensor, at most 100,000 */
     unsigned threads; /* 0: one for each processor; does not change any bit of the result */

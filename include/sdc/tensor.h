@@ -69,9 +69,22 @@ struct sdc_tensor_desc {
     enum sdc_role role;
     const char *locked; /* NULL: alterable; else why not, in a few words; as owned as name */
     const char *shared; /* not NULL: its bytes are (also) those of another tensor or element, such
-                           as "view of fc.weight"; left out where sites are drawn, so that no bit
-                           counts twice, but alterable by name; as owned as name */
+                           as "view of fc.weight"; left out where sites are drawn, unless it is
+                           chosen by name, so that no bit counts twice; as owned as name */
+    const char *const *aliases; /* other names of the same tensor; as owned as name */
+    size_t n_aliases;
 };
+
+/* Is one of its names, aliases included, one of the n patterns, or does it match one? A pattern is
+ * an exact name or a glob over whole names. Thread-safe, as the next two. */
+SDC_API bool sdc_tensor_matches(const struct sdc_tensor_desc *t, const char *const *patterns,
+                                size_t n);
+/* Is one of its names one of the n, to the letter? */
+SDC_API bool sdc_tensor_is_named(const struct sdc_tensor_desc *t, const char *const *names,
+                                 size_t n);
+/* The first of the patterns that no tensor matches, or NULL. */
+SDC_API const char *sdc_tensor_unmatched(const struct sdc_tensor_desc *const descs[],
+                                         size_t n_descs, const char *const *patterns, size_t n);
 
 /* Part and role from the name, type and rank alone. Known are names of PyTorch state dicts, of
  * PyTorch optimizer state by running number ("optimizer/state/0/exp_avg"), of Keras 2 and 3 HDF5

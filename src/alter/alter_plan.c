@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "alter/patches.h"
 #include "base/alloc.h"
 #include "base/parallel.h"
 #include "sdc/ckpt.h"
@@ -275,6 +276,12 @@ static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     for (size_t i = 0; st == SDC_OK && i < n; i++)
         descs[i] = sdc_ckpt_tensor(ckpt, i);
     struct sdc_support *support = NULL;
+    const char *unmatched = NULL;
+    if (st == SDC_OK && !options->list) /* a list may come with the patterns of another file */
+        unmatched =
+            sdc_tensor_unmatched(descs, n, (const char *const *)choice->tensors, choice->n_tensors);
+    if (unmatched)
+        st = SDC_ERR(err, SDC_USAGE, "tensors: no tensor of it is called '%s'", unmatched);
     if (st == SDC_OK)
         st = sdc_support_new(descs, n, &named, &support, err);
     if (st == SDC_OK && choice->not_result && !options->list)
@@ -293,6 +300,36 @@ static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     sdc__free(descs);
     if (st != SDC_OK)
         sdc_error_prefix(err, "%s", sdc_ckpt_path(ckpt));
+    return st;
+}
+
+/* Sites in tensors that have bytes in common may be the same bytes. What was drawn otherwise is
+ * not. */
+static enum sdc_status check_bytes(const char *path, const struct sdc_fault_list *list, bool drawn,
+                                   const struct sdc_plan *plan, struct sdc_error *err) {
+    struct sdc_patches sites = {0};
+    const struct sdc_patch *a, *b;
+    enum sdc_status st = SDC_OK;
+    bool shared = false;
+    for (size_t i = 0; i < list->n && !shared; i++)
+        shared = sdc_ckpt_tensor(plan->ckpt, list->faults[i].tensor)->shared != NULL;
+    if (!shared)
+        return SDC_OK;
+    for (size_t i = 0; st == SDC_OK && i < plan->n_changes; i++) {
+        const struct sdc_patch p = sdc__patch_of_change(&plan->changes[i], plan->files[i]);
+        if (!plan->changes[i].recoded)
+            st = sdc__patches_add(&sites, &p, err);
+    }
+    if (st == SDC_OK && sdc__patches_sort(&sites, NULL) != SDC_OK &&
+        sdc__patches_overlap(&sites, &a, &b)) {
+        char text[2][SDC_SITE_TEXT];
+        sdc__patch_text(a, text[0]);
+        sdc__patch_text(b, text[1]);
+        st = SDC_ERR_AT(err, drawn ? SDC_USAGE : SDC_INVALID, b->offset,
+                        "%s: %s and %s are the same bytes, at %llu: expected one of them", path,
+                        text[0], text[1], (unsigned long long)b->offset);
+    }
+    sdc__patches_release(&sites);
     return st;
 }
 
@@ -339,7 +376,9 @@ enum sdc_status sdc__plan_make(const char *path, const struct sdc_choice *choice
     SDC_TRY_OUT(st, stamp_all(plan, is_file && !plan->is_set ? &before : NULL, err));
     snprintf(plan->format, sizeof plan->format, "%s", sdc_ckpt_format(plan->ckpt));
     SDC_TRY_OUT(st, draw(plan->ckpt, choice, options, plan, &drawn, err));
-    st = fill(plan->ckpt, options->list ? options->list : &drawn, plan, err);
+    const struct sdc_fault_list *list = options->list ? options->list : &drawn;
+    SDC_TRY_OUT(st, fill(plan->ckpt, list, plan, err));
+    st = check_bytes(path, list, !options->list, plan, err);
 out:
     sdc_fault_list_release(&drawn);
     if (st != SDC_OK)

@@ -129,22 +129,32 @@ static bool overlap(const struct sdc_patch *a, const struct sdc_patch *b) {
     return a->size > 1 || b->size > 1 || a->shift + a->bits > b->shift;
 }
 
+bool sdc__patches_overlap(const struct sdc_patches *list, const struct sdc_patch **a,
+                          const struct sdc_patch **b) {
+    for (size_t i = 1; i < list->n; i++)
+        if (overlap(&list->items[i - 1], &list->items[i])) {
+            *a = &list->items[i - 1];
+            *b = &list->items[i];
+            return true;
+        }
+    return false;
+}
+
 enum sdc_status sdc__patches_sort(struct sdc_patches *list, struct sdc_error *err) {
     bool sorted = true; /* as drawn lists over one file mostly are */
     for (size_t i = 1; sorted && i < list->n; i++)
         sorted = compare(&list->items[i - 1], &list->items[i]) <= 0;
     if (!sorted)
         qsort(list->items, list->n, sizeof *list->items, compare);
-    for (size_t i = 1; i < list->n; i++)
-        if (overlap(&list->items[i - 1], &list->items[i])) {
-            char text[2][SDC_SITE_TEXT];
-            sdc__patch_text(&list->items[i - 1], text[0]);
-            sdc__patch_text(&list->items[i], text[1]);
-            return SDC_ERR_AT(err, SDC_INVALID, list->items[i].offset,
-                              "%s: its bytes at %llu are those of another site too, %s", text[1],
-                              (unsigned long long)list->items[i].offset, text[0]);
-        }
-    return SDC_OK;
+    const struct sdc_patch *a, *b;
+    if (!sdc__patches_overlap(list, &a, &b))
+        return SDC_OK;
+    char text[2][SDC_SITE_TEXT];
+    sdc__patch_text(a, text[0]);
+    sdc__patch_text(b, text[1]);
+    return SDC_ERR_AT(err, SDC_INVALID, b->offset,
+                      "%s: its bytes at %llu are those of another site too, %s", text[1],
+                      (unsigned long long)b->offset, text[0]);
 }
 
 struct sdc_patch *sdc__patches_of(const struct sdc_patches *list, unsigned file, size_t *n) {

@@ -40,6 +40,9 @@ enum sdc_status sdc__patches_add(struct sdc_patches *list, const struct sdc_patc
 void sdc__patches_release(struct sdc_patches *list);
 /* By file and offset. SDC_INVALID where two hold the same bit. */
 enum sdc_status sdc__patches_sort(struct sdc_patches *list, struct sdc_error *err) SDC_MUST_CHECK;
+/* The first two of a sorted list that hold the same bit; false: there are none. */
+bool sdc__patches_overlap(const struct sdc_patches *list, const struct sdc_patch **a,
+                          const struct sdc_patch **b);
 /* Those of one file, in a sorted list. */
 struct sdc_patch *sdc__patches_of(const struct sdc_patches *list, unsigned file, size_t *n);
 

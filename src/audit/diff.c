@@ -363,6 +363,7 @@ enum sdc_status sdc_diff_files(const char *path_a, const char *path_b,
     *diff = (struct sdc_diff){0};
     SDC_TRY_OUT(st, sdc_ckpt_open(path_a, c.options->open, &c.a, err));
     SDC_TRY_OUT(st, sdc_ckpt_open(path_b, c.options->open, &c.b, err));
+    SDC_TRY_OUT(st, sdc__diff_check_globs(c.a, c.b, c.options, err));
     SDC_TRY_OUT(st, sdc__diff_bytes(c.a, c.b, c.options->threads, diff, err));
     if (diff->same_container && !c.options->all && !c.options->map)
         SDC_TRY_OUT(st, count_tensors(&c, err));

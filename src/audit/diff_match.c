@@ -6,13 +6,26 @@
 
 #include "audit/diff_match.h"
 #include "base/alloc.h"
-#include "base/str.h"
 
-static bool wanted(const struct sdc_diff_options *o, const char *name) {
-    for (size_t i = 0; i < o->n_globs; i++)
-        if (sdc__glob_match(o->globs[i], name))
-            return true;
-    return o->n_globs == 0;
+static bool wanted(const struct sdc_diff_options *o, const struct sdc_tensor_desc *t) {
+    return o->n_globs == 0 || sdc_tensor_matches(t, o->globs, o->n_globs);
+}
+
+static bool any_wanted(const struct sdc_ckpt *ckpt, const char *const *glob) {
+    size_t i = 0;
+    while (i < sdc_ckpt_count(ckpt) && !sdc_tensor_matches(sdc_ckpt_tensor(ckpt, i), glob, 1))
+        i++;
+    return i < sdc_ckpt_count(ckpt);
+}
+
+enum sdc_status sdc__diff_check_globs(const struct sdc_ckpt *a, const struct sdc_ckpt *b,
+                                      const struct sdc_diff_options *options,
+                                      struct sdc_error *err) {
+    for (size_t i = 0; i < options->n_globs; i++)
+        if (!any_wanted(a, &options->globs[i]) && !any_wanted(b, &options->globs[i]))
+            return SDC_ERR(err, SDC_USAGE, "tensors: no tensor of %s or %s is called '%s'",
+                           sdc_ckpt_path(a), sdc_ckpt_path(b), options->globs[i]);
+    return SDC_OK;
 }
 
 struct matching {
@@ -37,7 +50,7 @@ static void by_exact_name(struct matching *m) {
         if (!m->done_a[i] && sdc_ckpt_find(m->b, sdc_ckpt_tensor(m->a, i)->name, &k))
             pair(m, i, k, SDC_NAME_NONE);
     for (size_t i = 0; i < sdc_ckpt_count(m->b); i++)
-        if (!m->done_b[i] && wanted(m->options, sdc_ckpt_tensor(m->b, i)->name) &&
+        if (!m->done_b[i] && wanted(m->options, sdc_ckpt_tensor(m->b, i)) &&
             sdc_ckpt_find(m->a, sdc_ckpt_tensor(m->b, i)->name, &k))
             pair(m, k, i, SDC_NAME_NONE);
 }
@@ -100,9 +113,9 @@ enum sdc_status sdc__diff_match(struct sdc_ckpt *a, struct sdc_ckpt *b,
         goto out;
     }
     for (size_t i = 0; i < n_a; i++) /* those that nobody asked for are as if done */
-        match->n_a += !(m.done_a[i] = !wanted(options, sdc_ckpt_tensor(a, i)->name));
+        match->n_a += !(m.done_a[i] = !wanted(options, sdc_ckpt_tensor(a, i)));
     for (size_t i = 0; i < n_b; i++)
-        match->n_b += wanted(options, sdc_ckpt_tensor(b, i)->name);
+        match->n_b += wanted(options, sdc_ckpt_tensor(b, i));
     if (options->map)
         SDC_TRY_OUT(st, by_map(&m, err));
     /* a pair's name on the other side need not fit the glob; a lone one's must */
@@ -113,7 +126,7 @@ enum sdc_status sdc__diff_match(struct sdc_ckpt *a, struct sdc_ckpt *b,
         if (!m.done_a[i])
             pair(&m, i, SDC_NAME_NONE, SDC_NAME_NONE);
     for (size_t i = 0; i < n_b; i++)
-        if (!m.done_b[i] && wanted(options, sdc_ckpt_tensor(b, i)->name))
+        if (!m.done_b[i] && wanted(options, sdc_ckpt_tensor(b, i)))
             pair(&m, SDC_NAME_NONE, i, SDC_NAME_NONE);
 out:
     sdc__free(m.done_a);

@@ -23,6 +23,10 @@ struct sdc_diff_match {
 enum sdc_status sdc__diff_match(struct sdc_ckpt *a, struct sdc_ckpt *b,
                                 const struct sdc_diff_options *options,
                                 struct sdc_diff_match *match, struct sdc_error *err) SDC_MUST_CHECK;
+/* SDC_USAGE naming a pattern that fits no tensor of either. */
+enum sdc_status sdc__diff_check_globs(const struct sdc_ckpt *a, const struct sdc_ckpt *b,
+                                      const struct sdc_diff_options *options,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__diff_match_release(struct sdc_diff_match *match);
 
 /* diff_bytes.c: sets same_container, sizes and the first differing byte. */

@@ -377,6 +377,11 @@ enum sdc_status sdc_predict(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
         return SDC_NOMEM(err, sdc_ckpt_path(ckpt));
     for (size_t i = 0; i < n; i++)
         descs[i] = sdc_ckpt_tensor(ckpt, i);
+    const char *unmatched =
+        sdc_tensor_unmatched(descs, n, (const char *const *)choice->tensors, choice->n_tensors);
+    if (unmatched)
+        SDC_TRY_OUT(st, SDC_ERR(err, SDC_USAGE, "tensors: no tensor of %s is called '%s'",
+                                sdc_ckpt_path(ckpt), unmatched));
     SDC_TRY_OUT(st, sdc_support_new(descs, n, choice, &support, err));
     p.support = support;
     st = go(&p, options->threads, err);

@@ -170,11 +170,11 @@ static enum sdc_status unreadable(void *user, size_t k, const struct sdc_error *
 
 /* ---- all of them ---- */
 
-static bool asked_for(const struct sdc_scan_options *o, const char *name) {
-    for (size_t i = 0; i < o->n_globs; i++)
-        if (sdc__glob_match(o->globs[i], name))
-            return true;
-    return o->n_globs == 0;
+static bool any_asked_for(const struct sdc_ckpt *ckpt, const char *const *glob) {
+    size_t i = 0;
+    while (i < sdc_ckpt_count(ckpt) && !sdc_tensor_matches(sdc_ckpt_tensor(ckpt, i), glob, 1))
+        i++;
+    return i < sdc_ckpt_count(ckpt);
 }
 
 /* Lists the tensors, those of known type also in `tensors`, which then is parallel to the list:
@@ -183,10 +183,15 @@ static enum sdc_status list(struct scanning *s, const struct sdc_scan_options *o
                             size_t *n_known, struct sdc_error *err) {
     const size_t n = sdc_ckpt_count(s->ckpt);
     *n_known = 0;
+    for (size_t i = 0; i < o->n_globs; i++)
+        if (!any_asked_for(s->ckpt, &o->globs[i]))
+            return SDC_ERR(err, SDC_USAGE, "tensors: no tensor of %s is called '%s'",
+                           sdc_ckpt_path(s->ckpt), o->globs[i]);
     for (int known = 1; known >= 0; known--)
         for (size_t i = 0; i < n; i++) {
             const struct sdc_tensor_desc *d = sdc_ckpt_tensor(s->ckpt, i);
-            if (d->dtype_known != known || !asked_for(o, d->name))
+            if (d->dtype_known != known ||
+                (o->n_globs > 0 && !sdc_tensor_matches(d, o->globs, o->n_globs)))
                 continue;
             struct sdc_scan_tensor *t = &s->out->tensors[s->out->n++];
             *t = (struct sdc_scan_tensor){.tensor = i, .n_elems = d->n_elems};

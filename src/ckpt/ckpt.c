@@ -31,6 +31,8 @@ static enum sdc_status finish_entry(const struct sdc_ckpt *ckpt, struct sdc_ckpt
     d->dtype_text = e->dtype_text;
     d->locked = e->locked;
     d->shared = e->shared;
+    d->aliases = (const char *const *)e->aliases;
+    d->n_aliases = e->n_aliases;
     sdc_tensor_classify(d->name, d->dtype, d->rank, &d->part, &d->role);
     /* a key such as "optimizer/_variables/1" says nothing where the tensor's own name does */
     for (size_t i = 0; d->role == SDC_ROLE_OTHER && i < e->n_aliases; i++) {

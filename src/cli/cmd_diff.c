@@ -420,11 +420,6 @@ static int run(struct sdc_cli *cli, const void *args) {
     SDC_TRY_OUT(st, prepare(a, &x, &err));
     SDC_TRY_OUT(
         st, sdc_diff_files(cli->operands.items[0], cli->operands.items[1], &x.options, &d, &err));
-    if (a->tensors.n > 0 && d.n_tensors == 0 && !d.same_container) {
-        st = SDC_ERR(&err, SDC_USAGE, "--tensors: no tensor of either file is called '%s'%s",
-                     a->tensors.items[0], a->tensors.n > 1 ? " or like the others" : "");
-        goto out;
-    }
     SDC_TRY_OUT(st, a->json ? print_json(cli, &x, &d, &err) : print_text(cli, &x, &d, &err));
     code = same(&x, &d) ? SDC_EXIT_DONE : SDC_EXIT_FOUND;
 out:

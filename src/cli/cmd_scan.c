@@ -224,12 +224,6 @@ static int run(struct sdc_cli *cli, const void *args) {
     SDC_TRY_OUT(st, sdc_cli_ckpt_init(&a->ckpt, &open, &err));
     SDC_TRY_OUT(st, sdc_ckpt_open(cli->operands.items[0], &open.options, &ckpt, &err));
     SDC_TRY_OUT(st, sdc_scan(ckpt, &options, &scan, &err));
-    if (a->tensors.n > 0 && scan.n == 0) {
-        st = SDC_ERR(&err, SDC_USAGE, "--tensors: no tensor of %s is called '%s'%s",
-                     cli->operands.items[0], a->tensors.items[0],
-                     a->tensors.n > 1 ? " or like the others" : "");
-        goto out;
-    }
     SDC_TRY_OUT(st,
                 a->json ? print_json(cli, ckpt, &scan, &err) : print_text(cli, ckpt, &scan, &err));
     if (a->check && scan.n_suspicious + scan.n_unreadable > 0)

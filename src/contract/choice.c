@@ -173,17 +173,19 @@ unsigned sdc_choice_sites(const struct sdc_choice *c, enum sdc_dtype dtype) {
     return c->op != SDC_OP_MASK || width >= 64 || !(c->mask >> width);
 }
 
-static bool any_matches(char *const *globs, size_t n, const char *name) {
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(globs[i], name) == 0 || sdc__glob_match(globs[i], name))
-            return true;
-    return false;
+/* A tensor whose bytes are those of others too is drawn from only where it is called by its name.
+ */
+static bool may_draw(const struct sdc_choice *c, const struct sdc_tensor_desc *t) {
+    return !t->shared || c->mode == SDC_CHOICE_AT ||
+           sdc_tensor_is_named(t, (const char *const *)c->tensors, c->n_tensors);
 }
 
 bool sdc_choice_admits(const struct sdc_choice *c, const struct sdc_tensor_desc *t) {
-    return t->dtype_known && !t->locked && (!t->shared || c->mode == SDC_CHOICE_AT) &&
+    const char *const *tensors = (const char *const *)c->tensors;
+    const char *const *without = (const char *const *)c->not_tensors;
+    return t->dtype_known && !t->locked && may_draw(c, t) &&
            (!c->roles || c->roles >> t->role & 1) && (!c->parts || c->parts >> t->part & 1) &&
            (!c->dtypes || c->dtypes >> t->dtype & 1) &&
-           (!c->n_tensors || any_matches(c->tensors, c->n_tensors, t->name)) &&
-           !any_matches(c->not_tensors, c->n_not_tensors, t->name);
+           (!c->n_tensors || sdc_tensor_matches(t, tensors, c->n_tensors)) &&
+           !sdc_tensor_matches(t, without, c->n_not_tensors);
 }

@@ -46,12 +46,56 @@ bool sdc_role_parse(const char *name, enum sdc_role *role) {
     return false;
 }
 
+static bool any_is(const char *name, const char *const *names, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(names[i], name) == 0)
+            return true;
+    return false;
+}
+
+static bool any_matches(const char *name, const char *const *patterns, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (strcmp(patterns[i], name) == 0 || sdc__glob_match(patterns[i], name))
+            return true;
+    return false;
+}
+
+bool sdc_tensor_matches(const struct sdc_tensor_desc *t, const char *const *patterns, size_t n) {
+    bool matches = any_matches(t->name, patterns, n);
+    for (size_t i = 0; i < t->n_aliases && !matches; i++)
+        matches = any_matches(t->aliases[i], patterns, n);
+    return matches;
+}
+
+bool sdc_tensor_is_named(const struct sdc_tensor_desc *t, const char *const *names, size_t n) {
+    bool is = any_is(t->name, names, n);
+    for (size_t i = 0; i < t->n_aliases && !is; i++)
+        is = any_is(t->aliases[i], names, n);
+    return is;
+}
+
+const char *sdc_tensor_unmatched(const struct sdc_tensor_desc *const descs[], size_t n_descs,
+                                 const char *const *patterns, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        size_t k = 0;
+        while (k < n_descs && !sdc_tensor_matches(descs[k], &patterns[i], 1))
+            k++;
+        if (k == n_descs)
+            return patterns[i];
+    }
+    return NULL;
+}
+
 enum sdc_status sdc_tensor_flat_index(const struct sdc_tensor_desc *t, const uint64_t *index,
                                       unsigned n, uint64_t *elem, struct sdc_error *err) {
     if (n != t->rank)
         return SDC_ERR(err, SDC_USAGE, "tensor %s: an index of %u dimensions, the tensor has %u",
                        t->name, n, t->rank);
     uint64_t flat = 0;
+    for (unsigned d = 0; d < n; d++)
+        if (t->shape[d] == 0)
+            return SDC_ERR(err, SDC_USAGE, "tensor %s has no elements: its dimension %u is 0",
+                           t->name, d);
     for (unsigned d = 0; d < n; d++) {
         if (index[d] >= t->shape[d])
             return SDC_ERR(

@@ -191,7 +191,7 @@ def test_no_flips_is_identical(fmt):
     FORMATS[fmt][0]("in")
     run("alter", "in", "-o", "out", "--flips", 0, out="out: 0 altered")
     subprocess.run(["cmp", "in", "out"], check=True)
-    run("alter", "in", "-o", "out2", "--flips", 3, "--tensors", "no*", out="0 altered (0 bits); the support is empty")
+    run("alter", "in", "-o", "out2", "--flips", 3, "--not-tensors", "*", out="0 altered (0 bits); the support is empty")
     subprocess.run(["cmp", "in", "out2"], check=True)
 
 
@@ -351,6 +351,28 @@ def test_sites_are_named_by_any_name():
     run("alter", "in.h5", "-o", "2.h5", "--at", "a/weight[3]@lsb:5", "--at", "tied[3]@lsb:5", code=2, err="named twice")
 
 
+def test_tensors_are_chosen_by_any_name():
+    """Hard and soft links, tied weights and views are names like any other; one that fits nothing is wrong usage."""
+    with h5py.File("in.h5", "w") as f:
+        f["a/weight"] = np.arange(6, dtype=np.float32)
+        f["hard"] = f["a/weight"]
+        f["soft"] = h5py.SoftLink("/a/weight")
+        f["b"] = np.arange(6, dtype=np.float32)
+    for name in ("hard", "soft", "so*"):
+        for i, words in enumerate((["--tensors", name], ["--not-tensors", "b"])):
+            changes = as_json("alter", "in.h5", "--dry-run", "--flips", 20, *words)["changes"]
+            assert {c["tensor"] for c in changes} == {"a/weight"}, (words, changes)
+        assert as_json("predict", "in.h5", "--tensors", name)["sites"] == 6 * 32
+        assert [t["name"] for t in as_json("scan", "in.h5", "--tensors", name)["tensors"]] == ["a/weight"]
+        run("alter", "in.h5", "-o", "out.h5", "--force", "--no-record", "--tensors", name, "--flips", 1)
+        run("diff", "in.h5", "out.h5", "--tensors", name, code=1, out="a/weight")
+    assert {c["tensor"] for c in as_json("alter", "in.h5", "--dry-run", "--flips", 20, "--not-tensors", "soft")["changes"]} == {"b"}
+    for args in (["alter", "in.h5", "--dry-run"], ["predict", "in.h5"], ["scan", "in.h5"], ["diff", "in.h5", "out.h5"],
+                 ["diff", "in.h5", "in.h5"]):
+        for more in ([], ["--tensors", "b"]):
+            run(*args, "--tensors", "w*ght", *more, code=2, err="is called 'w*ght'")
+
+
 def test_undo_takes_the_file_beside_its_record():
     """A relative name must not lead to another file of that name where undo happens to be run."""
     for folder in ("run1", "run2"):
@@ -479,7 +501,7 @@ def test_diff_counts_what_it_compared():
     found = as_json("diff", "a", "b", code=1)
     assert (found["differing_tensors"], found["unreadable_tensors"]) == (4, 2)
     run("diff", "a", "a", "--all", out="the files are byte-identical")
-    run("diff", "a", "b", "--tensors", "wight", code=2, err="no tensor of either file is called 'wight'")
+    run("diff", "a", "b", "--tensors", "wight", code=2, err="no tensor of a or b is called 'wight'")
 
 
 def test_permissions():

@@ -183,7 +183,7 @@ static void same_seed_same_sites(void **state) {
 
 static void nothing_to_alter_is_a_result(void **state) {
     (void)state;
-    static const char *const choices[][5] = {{"flips", "0"}, {"flips", "9", "tensors", "no*"}};
+    static const char *const choices[][5] = {{"flips", "0"}, {"flips", "9", "not-tensors", "*"}};
     for (int i = 0; i < 2; i++)
         for (int in_place = 0; in_place < 2; in_place++) {
             fresh(NULL);

@@ -529,8 +529,25 @@ static void admits_by_every_filter(void **state) {
     assert_ok(sdc_choice_set(&c, "tensors", "odd[*]name", &err));
     t.name = "odd[*]name"; /* as an exact name */
     assert_true(sdc_choice_admits(&c, &t));
-    t.shared = "view of other"; /* not drawn, but altered where it is named */
+    t.shared = "view of other"; /* drawn from where its name is chosen, not by a glob */
+    assert_true(sdc_choice_admits(&c, &t));
+    sdc_choice_release(&c);
+    sdc_choice_init(&c);
     assert_false(sdc_choice_admits(&c, &t));
+    assert_ok(sdc_choice_set(&c, "tensors", "odd*", &err));
+    assert_false(sdc_choice_admits(&c, &t));
+    const char *const aliases[] = {"tied"};
+    t.aliases = aliases;
+    t.n_aliases = 1;
+    assert_ok(sdc_choice_set(&c, "tensors", "tied", &err));
+    assert_true(sdc_choice_admits(&c, &t));
+    t.shared = NULL;
+    assert_ok(sdc_choice_set(&c, "not-tensors", "t?ed", &err));
+    assert_false(sdc_choice_admits(&c, &t));
+    sdc_choice_release(&c);
+    sdc_choice_init(&c);
+    t.n_aliases = 0;
+    t.shared = "view of other";
     assert_ok(sdc_choice_set(&c, "at", "odd[*]name[0]@lsb:0", &err));
     assert_true(sdc_choice_admits(&c, &t));
     t.shared = NULL;

@@ -246,6 +246,9 @@ static void files_are_compared_by_tensor(void **state) {
 
     const char *globs[] = {"model/s?me", "none*"};
     o = (struct sdc_diff_options){.globs = globs, .n_globs = 2};
+    assert_int_equal(sdc_diff_files("d/a.h5", "d/b.safetensors", &o, &d, &err), SDC_USAGE);
+    assert_non_null(strstr(err.message, "is called 'none*'"));
+    o.n_globs = 1;
     assert_ok(sdc_diff_files("d/a.h5", "d/b.safetensors", &o, &d, &err));
     assert_true(d.same_values);
     assert_int_equal(d.n_tensors_a, 1);
