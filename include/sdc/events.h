@@ -12,6 +12,7 @@
  * eval        loss, accuracy, samples, per rank where asked
  * checkpoint  a checkpoint was saved
  * snapshot    every rank wrote its state (one safetensors file a rank)
+ * fault       a live fault was put into a rank's memory in the step whose event comes next
  * end         reason
  *
  * One thread per object; functions without one are thread-safe.
@@ -23,6 +24,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sdc/run.h"
 #include "sdc/status.h"
 #include "sdc/tensor.h"
 
@@ -36,6 +38,7 @@ extern "C" {
     X(EVAL, "eval")                                                                                \
     X(CHECKPOINT, "checkpoint")                                                                    \
     X(SNAPSHOT, "snapshot")                                                                        \
+    X(FAULT, "fault")                                                                              \
     X(END, "end")
 
 enum sdc_event_kind {
@@ -81,6 +84,13 @@ struct sdc_key_value {
     char *key, *value;
 };
 
+/* An element that a live fault changed; raw values. */
+struct sdc_event_change {
+    char *tensor;
+    uint64_t elem; /* flat C-order index */
+    uint64_t before, after;
+};
+
 struct sdc_event {
     enum sdc_event_kind kind;
     uint64_t step;  /* steps done: START the step counter at start, STEP after the step (from_step +
@@ -110,6 +120,15 @@ struct sdc_event {
     /* CHECKPOINT: one path; SNAPSHOT: one path a rank */
     char **paths;
     size_t n_paths;
+
+    /* FAULT */
+    uint32_t fault; /* index in the run's faults */
+    uint32_t rank;
+    enum sdc_probe_point point;
+    uint64_t changed; /* elements; 0: there was nothing to alter, as an optimizer's state before the
+                         first step */
+    struct sdc_event_change *changes; /* the first of them */
+    size_t n_changes;
 
     /* END */
     enum sdc_end_reason reason;

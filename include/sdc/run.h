@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "sdc/choice.h"
 #include "sdc/status.h"
 #include "sdc/tensor.h"
 
@@ -83,6 +84,36 @@ struct sdc_run_load {
         digest; /* optional: 32 hex digits, the file's model+optimizer+loop digest expected; NULL */
 };
 
+/* Where a live fault can be put, in the order in which a step passes them. The tensors that each
+ * shows: the model's parameters under their names in checkpoints (at the points of gradients too),
+ * the optimizer's state, the buffers. */
+#define SDC_PROBE_POINT_MAP(X)                                                                     \
+    X(PARAMETER, "parameter", "before the forward pass")                                           \
+    X(OPTIMIZER, "optimizer", "the optimizer's state, before the forward pass")                    \
+    X(BUFFER, "buffer", "running statistics, before the forward pass")                             \
+    X(LOCAL_GRADIENT, "local-gradient", "the rank's own, after its backward pass")                 \
+    X(BUCKET, "bucket", "in the bucket or fusion buffer, before the reduction")                    \
+    X(REDUCED, "reduced", "the mean gradient, after it was copied out on this rank")               \
+    X(UPDATE, "update", "the parameter, right after the optimizer's step")
+
+enum sdc_probe_point {
+#define SDC_POINT_ENUM(name, text, meaning) SDC_POINT_##name,
+    SDC_PROBE_POINT_MAP(SDC_POINT_ENUM)
+#undef SDC_POINT_ENUM
+        SDC_POINT_COUNT
+};
+SDC_API const char *sdc_probe_point_name(enum sdc_probe_point point);
+
+/* A live fault: what `choice` lists, or draws with stream (seed, index in the list), is put into
+ * the memory of one rank at a point of one step. */
+struct sdc_live_fault {
+    uint64_t step; /* the step being done, as in step events: from_step + 1 is the first */
+    uint32_t rank;
+    enum sdc_probe_point point;
+    uint64_t seed;
+    struct sdc_choice choice;
+};
+
 /* State digests of golden at one step, for an early end when certain; one text per rank. */
 struct sdc_run_golden {
     uint64_t step;
@@ -132,6 +163,9 @@ struct sdc_run {
 
     struct sdc_run_load *load; /* n_load entries: 0 or `ranks` */
     size_t n_load;
+
+    struct sdc_live_fault *faults; /* in any order */
+    size_t n_faults;
 
     uint64_t from_step; /* step counter at start: 0 fresh, else must equal the checkpoint's */
     uint64_t to_step;   /* steps done when the run ends; > from_step, or equal to only load */

@@ -18,6 +18,10 @@ static const char *const kind_words[] = {
 static const char *const reason_words[] = {
 #define REASON_WORD(name, text, meaning) [SDC_END_##name] = text,
     SDC_END_REASON_MAP(REASON_WORD)};
+static const char *const point_words[] = {
+#define POINT_WORD(name, text, meaning) [SDC_POINT_##name] = text,
+    SDC_PROBE_POINT_MAP(POINT_WORD)};
+static const struct sdc__words points = SDC__WORDS(point_words);
 static const struct sdc__words reasons = SDC__WORDS(reason_words);
 
 const char *sdc_event_kind_name(enum sdc_event_kind kind) {
@@ -112,6 +116,26 @@ static const struct sdc__field eval_fields[] = {
 static const struct sdc__field checkpoint_fields[] = {COMMON("checkpoint"), PATHS};
 static const struct sdc__field snapshot_fields[] = {COMMON("snapshot"), PATHS};
 
+#define CHANGE(member) .offset = offsetof(struct sdc_event_change, member), .flags = SDC__REQUIRED
+
+static const struct sdc__field change_fields[] = {
+    {"tensor", SDC__TEXT, CHANGE(tensor)},
+    {"elem", SDC__U64, CHANGE(elem)},
+    {"before", SDC__HEX64, CHANGE(before)},
+    {"after", SDC__HEX64, CHANGE(after)},
+};
+static const struct sdc__fields change_table = SDC__FIELDS(change_fields, struct sdc_event_change);
+
+static const struct sdc__field fault_fields[] = {
+    COMMON("fault"),
+    {"fault", SDC__U32, AT(fault), .max = UINT32_MAX},
+    {"rank", SDC__U32, AT(rank), .max = SDC_MAX_RANKS - 1},
+    {"point", SDC__ENUM, AT(point), .words = &points},
+    {"changed", SDC__U64, AT(changed)},
+    {"changes", SDC__OBJECTS, AT(changes), .sub = &change_table,
+     .count_offset = offsetof(struct sdc_event, n_changes)},
+};
+
 static const struct sdc__field end_fields[] = {
     COMMON("end"),
     {"reason", SDC__ENUM, AT(reason), .words = &reasons},
@@ -125,6 +149,7 @@ static const struct sdc__fields tables[] = {
     [SDC_EVENT_EVAL] = SDC__FIELDS(eval_fields, struct sdc_event),
     [SDC_EVENT_CHECKPOINT] = SDC__FIELDS(checkpoint_fields, struct sdc_event),
     [SDC_EVENT_SNAPSHOT] = SDC__FIELDS(snapshot_fields, struct sdc_event),
+    [SDC_EVENT_FAULT] = SDC__FIELDS(fault_fields, struct sdc_event),
     [SDC_EVENT_END] = SDC__FIELDS(end_fields, struct sdc_event),
 };
 static const struct sdc__words kinds = SDC__WORDS(kind_words);

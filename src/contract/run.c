@@ -79,6 +79,9 @@ static const char *const who_words[] = {"all", "rank0"};
 static const char *const order_words[] = {"none", "optimizer-first", "parameters-first"};
 static const char *const compression_words[] = {"none", "fp16"};
 static const char *const fusion_words[] = {"ready", "timed"};
+static const char *const point_words[] = {
+#define POINT_WORD(name, text, meaning) [SDC_POINT_##name] = text,
+    SDC_PROBE_POINT_MAP(POINT_WORD)};
 static const char *const kernels_words[] = {"onednn", "ref"};
 static const char *const precision_words[] = {"f32"};
 static const char *const optimizer_words[] = {"sgd", "adam", "adamw"};
@@ -90,17 +93,23 @@ static const struct sdc__words who = SDC__WORDS(who_words);
 static const struct sdc__words orders = SDC__WORDS(order_words);
 static const struct sdc__words compressions = SDC__WORDS(compression_words);
 static const struct sdc__words fusions = SDC__WORDS(fusion_words);
+static const struct sdc__words points = SDC__WORDS(point_words);
 static const struct sdc__words kernels = SDC__WORDS(kernels_words);
 static const struct sdc__words precisions = SDC__WORDS(precision_words);
 static const struct sdc__words optimizers = SDC__WORDS(optimizer_words);
 static const struct sdc__words schedules = SDC__WORDS(schedule_words);
 static const struct sdc__words formats = SDC__WORDS(format_words);
 
+const char *sdc_probe_point_name(enum sdc_probe_point point) {
+    return point_words[point];
+}
+
 const char *sdc_strategy_name(enum sdc_strategy s) {
     return strategy_words[s];
 }
 
-#define AT(member) .offset = offsetof(struct sdc_run, member)
+#define AT(member)    .offset = offsetof(struct sdc_run, member)
+#define FAULT(member) .offset = offsetof(struct sdc_live_fault, member)
 
 static const struct sdc__field data_fields[] = {
     {"name", SDC__TEXT, AT(data.name)},
@@ -167,6 +176,15 @@ static const struct sdc__field load_fields[] = {
 };
 static const struct sdc__fields load_table = SDC__FIELDS(load_fields, struct sdc_run_load);
 
+static const struct sdc__field fault_fields[] = {
+    {"step", SDC__U64, FAULT(step), .flags = SDC__REQUIRED},
+    {"rank", SDC__U32, FAULT(rank), .max = SDC_MAX_RANKS - 1},
+    {"point", SDC__ENUM, FAULT(point), .words = &points, .flags = SDC__REQUIRED},
+    {"seed", SDC__U64, FAULT(seed)},
+    {"choice", SDC__CHOICE, FAULT(choice), .flags = SDC__REQUIRED},
+};
+static const struct sdc__fields fault_table = SDC__FIELDS(fault_fields, struct sdc_live_fault);
+
 static const struct sdc__field golden_fields[] = {
     {"step", SDC__U64, .offset = offsetof(struct sdc_run_golden, step), .flags = SDC__REQUIRED},
     {"state", SDC__TEXTS, .offset = offsetof(struct sdc_run_golden, state),
@@ -195,6 +213,8 @@ static const struct sdc__field run_fields[] = {
     {"averaging", SDC__OBJECT, .sub = &averaging_table},
     {"load", SDC__OBJECTS, AT(load), .sub = &load_table,
      .count_offset = offsetof(struct sdc_run, n_load)},
+    {"faults", SDC__OBJECTS, AT(faults), .sub = &fault_table,
+     .count_offset = offsetof(struct sdc_run, n_faults)},
     {"from_step", SDC__U64, AT(from_step)},
     {"to_step", SDC__U64, AT(to_step), .flags = SDC__REQUIRED},
     {"eval_samples", SDC__U64, AT(eval_samples)},
@@ -376,6 +396,30 @@ static enum sdc_status check_load(const struct sdc_run *run, const char *what,
     return SDC_OK;
 }
 
+static enum sdc_status check_faults(const struct sdc_run *run, const char *what,
+                                    struct sdc_error *err) {
+    for (size_t i = 0; i < run->n_faults; i++) {
+        const struct sdc_live_fault *f = &run->faults[i];
+        struct sdc_error inner;
+        if (f->step <= run->from_step || f->step > run->to_step)
+            return REFUSE("%s: faults[%zu].step: %llu is not among the steps %llu to %llu", what, i,
+                          (unsigned long long)f->step, (unsigned long long)run->from_step + 1,
+                          (unsigned long long)run->to_step);
+        if (f->rank >= run->ranks)
+            return REFUSE("%s: faults[%zu].rank: %u, of %u ranks", what, i, (unsigned)f->rank,
+                          (unsigned)run->ranks);
+        if (f->point == SDC_POINT_BUCKET && run->strategy == SDC_STRATEGY_SINGLE)
+            return REFUSE("%s: faults[%zu].point: strategy single has no bucket", what, i);
+        if (f->choice.not_result)
+            return REFUSE("%s: faults[%zu].choice.not_result: live values are not known when the "
+                          "sites are drawn",
+                          what, i);
+        if (sdc_choice_check(&f->choice, &inner) != SDC_OK)
+            return REFUSE("%s: faults[%zu].choice: %s", what, i, inner.message);
+    }
+    return SDC_OK;
+}
+
 static enum sdc_status check_in_run(const struct sdc_run *run, const char *what, const char *key,
                                     uint64_t step, struct sdc_error *err) {
     if (step < run->from_step || step > run->to_step)
@@ -428,7 +472,8 @@ static enum sdc_status check(const struct sdc_run *run, const char *what, struct
     SDC_TRY(check_recipe(run, what, err));
     SDC_TRY(check_averaging(run, what, err));
     SDC_TRY(check_load(run, what, err));
-    return check_steps(run, what, err);
+    SDC_TRY(check_steps(run, what, err));
+    return check_faults(run, what, err);
 }
 
 enum sdc_status sdc_run_check(const struct sdc_run *run, struct sdc_error *err) {

@@ -10,6 +10,7 @@
 #include "base/platform.h"
 #include "base/str.h"
 #include "train/files.h"
+#include "train/probe.h"
 #include "train/source.h"
 #include "train/startup.h"
 
@@ -35,9 +36,10 @@ struct member {
     struct sdc_error err;
     struct record mine, *all; /* all: [ranks] */
     struct sdc_step_result last;
-    size_t golden_at;       /* next golden step to look at */
-    bool over;              /* an early end */
-    struct sdc_event event; /* rank 0's, for steps; its arrays are made once */
+    size_t golden_at;        /* next golden step to look at */
+    bool over;               /* an early end */
+    struct sdc_probe *probe; /* its live faults; NULL: none */
+    struct sdc_event event;  /* rank 0's, for steps; its arrays are made once */
 };
 
 /* The first failure is kept. */
@@ -143,6 +145,7 @@ static enum sdc_status start(struct member *m) {
     note(m, prepare(m));
     SDC_TRY(settle(m));
     sdc_startup_load(&run->switches, m->rank, run->seed_init, m->job->files[m->rank], s);
+    note(m, sdc_probe_new(run, m->rank, s, &m->probe, &m->err));
     note(m, sdc_train_state_digests(s, &mine.loaded, &m->err));
     SDC_TRY(settle(m));
     SDC_TRY(sdc_startup_exchange(&run->switches, &m->job->optimizer, m->r->engine, m->comm, s,
@@ -300,6 +303,42 @@ static bool certain_end(struct member *m, uint64_t step, enum sdc_end_reason *re
     return equal || all_nonfinite;
 }
 
+/* ---- live faults ---- */
+
+static void put_fault(struct member *m, uint32_t index, const struct sdc_probe_report *report) {
+    const struct sdc_live_fault *fault = &m->run->faults[index];
+    struct sdc_event_change changes[SDC_PROBE_CHANGES];
+    struct sdc_event e;
+    sdc_event_init(&e, SDC_EVENT_FAULT);
+    e.step = fault->step;
+    e.fault = index;
+    e.rank = fault->rank;
+    e.point = fault->point;
+    e.changed = report->changed;
+    e.changes = changes;
+    for (; e.n_changes < SDC_PROBE_CHANGES && e.n_changes < report->changed; e.n_changes++) {
+        const struct sdc_probe_change *c = &report->changes[e.n_changes];
+        const char *name = sdc_probe_tensor_name(&m->r->state, fault->point, c->tensor);
+        changes[e.n_changes] = (struct sdc_event_change){(char *)(uintptr_t)name, c->elem,
+                                                         c->before, c->after}; /* borrowed */
+    }
+    put(m, &e);
+}
+
+/* Collective, in steps with live faults: each rank tells what its own did. */
+static enum sdc_status tell_faults(struct member *m, uint64_t step) {
+    for (uint32_t i = 0; i < m->run->n_faults; i++) {
+        struct sdc_probe_report report = {0};
+        if (m->run->faults[i].step != step)
+            continue;
+        sdc_probe_report(m->probe, i, &report);
+        SDC_TRY(
+            sdc_comm_broadcast(m->comm, m->run->faults[i].rank, &report, sizeof report, &m->err));
+        put_fault(m, i, &report);
+    }
+    return SDC_OK;
+}
+
 /* ---- steps ---- */
 
 static void put_step(struct member *m, uint64_t step) {
@@ -323,6 +362,7 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
     struct sdc_job *job = m->job;
     uint64_t before = sdc__now_ns();
     enum sdc_status local;
+    m->r->reduction.probe = sdc_probe_at(m->probe, step);
     struct sdc_step_number number = {step - 1 - m->run->from_step, step};
     SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->optimizer, &number, &m->last,
                           &local, &m->err));
@@ -335,6 +375,8 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
     m->mine.nonfinite_gradients = m->last.nonfinite_gradients;
     m->mine.nonfinite_parameters = m->last.nonfinite_parameters;
     SDC_TRY(exchange(m));
+    if (m->run->n_faults > 0)
+        SDC_TRY(tell_faults(m, step));
     if (m->rank == 0) {
         put_step(m, step);
         job->result.step = step;
@@ -413,6 +455,8 @@ void sdc_job_rank(unsigned rank, void *arg) {
         job->status = st;
         job->err = m.err;
     }
+    m.job->ranks[rank].reduction.probe = NULL;
+    sdc_probe_free(m.probe);
     sdc__free(m.all);
     sdc_event_release(&m.event);
 }

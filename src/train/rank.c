@@ -7,6 +7,7 @@
 
 #include "base/alloc.h"
 #include "base/guard.h"
+#include "train/probe.h"
 
 #define EVAL_BATCH 100
 #define LANES      8 /* independent sums, so that the additions do not wait for each other */
@@ -103,6 +104,19 @@ static double norm(const float *x, size_t n) {
     return sqrt(((sum[0] + sum[1]) + (sum[2] + sum[3])) + ((sum[4] + sum[5]) + (sum[6] + sum[7])));
 }
 
+/* Gradients lie flat, as the parameters do. */
+static void hit_gradients(struct sdc_rank *r, enum sdc_probe_point point) {
+    const struct sdc_model *m = r->state.model;
+    for (unsigned i = 0; i < m->n_params; i++)
+        sdc_probe_hit(r->reduction.probe, point, i, r->grads + m->params[i].off);
+}
+
+static void hit_state(struct sdc_rank *r) {
+    sdc_probe_hit_state(r->reduction.probe, SDC_POINT_PARAMETER, &r->state);
+    sdc_probe_hit_state(r->reduction.probe, SDC_POINT_OPTIMIZER, &r->state);
+    sdc_probe_hit_state(r->reduction.probe, SDC_POINT_BUFFER, &r->state);
+}
+
 enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
                               const struct sdc_strategy_ops *strategy,
                               const struct sdc_optimizer *optimizer,
@@ -112,8 +126,12 @@ enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
     size_t flat = s->model->flat;
     *result = (struct sdc_step_result){0};
     *local = fill_batch(r, set, err);
+    if (r->reduction.probe)
+        hit_state(r);
     if (*local == SDC_OK)
         *local = sdc_net_train(r->net, s->params, r->grads, &result->loss, err);
+    if (r->reduction.probe)
+        hit_gradients(r, SDC_POINT_LOCAL_GRADIENT);
     struct sdc_error shared;
     enum sdc_status st = strategy->average(&r->reduction, step, r->grads, &shared);
     if (st != SDC_OK) {
@@ -122,10 +140,14 @@ enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
     }
     if (*local != SDC_OK)
         return SDC_OK;
+    if (r->reduction.probe)
+        hit_gradients(r, SDC_POINT_REDUCED);
     if (r->rank == 0)
         result->gradient_norm = norm(r->grads, flat);
     result->nonfinite_gradients = count_nonfinite(r->grads, flat);
     *local = sdc_optimizer_step(optimizer, optimizer->sgd.lr, r->engine, s, r->grads, err);
+    if (r->reduction.probe)
+        sdc_probe_hit_state(r->reduction.probe, SDC_POINT_UPDATE, s);
     result->nonfinite_parameters = count_nonfinite(s->params, flat);
     return SDC_OK;
 }

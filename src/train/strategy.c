@@ -6,6 +6,7 @@
 #include "base/guard.h"
 #include "num/half.h"
 #include "sdc/rng.h"
+#include "train/probe.h"
 
 /* Real libraries compute it in double and round it to the gradients' type. */
 static float one_over(unsigned ranks) {
@@ -152,6 +153,8 @@ static enum sdc_status average_group(struct sdc_reduction *r, const struct recip
     for (unsigned i = layout->start[group]; i < layout->start[group + 1]; i++) {
         const struct sdc_param *p = &r->model->params[layout->order[i]];
         how->in(p->n, grads + p->off, buffer + used * size, how->in_factor);
+        if (r->probe)
+            sdc_probe_hit(r->probe, SDC_POINT_BUCKET, layout->order[i], buffer + used * size);
         used += p->n;
     }
     enum sdc_sum sum = how->sum(sdc_comm_size(r->comm), used, size);

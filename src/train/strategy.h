@@ -26,6 +26,8 @@
 #include "train/bucket.h"
 #include "train/model.h"
 
+struct sdc_probe;
+
 /* One rank's view of a reduction. */
 struct sdc_reduction {
     const struct sdc_model *model;
@@ -33,6 +35,7 @@ struct sdc_reduction {
     const struct sdc_averaging *options; /* borrowed; checked by sdc_run_check */
     void *buffer;                        /* model->n_elems floats: bucket or fusion buffer */
     struct sdc_buckets first, later;
+    struct sdc_probe *probe; /* of a fault that may be due in this step; else NULL; borrowed */
 };
 
 /* Which step is meant: of this run, from 0, which decides DDP's layout; and of the training. */

@@ -81,6 +81,19 @@ void sample_run(struct sdc_run *run) {
     run->load[0].digest = digest_text(1);
     run->from_step = 300;
     run->to_step = 340;
+    run->n_faults = 2;
+    run->faults = zeroed(2, sizeof *run->faults);
+    for (unsigned i = 0; i < 2; i++) {
+        struct sdc_live_fault *f = &run->faults[i];
+        sdc_choice_init(&f->choice);
+        f->step = 340 - 39 * i;
+        f->rank = i;
+        f->point = i ? SDC_POINT_UPDATE : SDC_POINT_LOCAL_GRADIENT;
+        f->seed = UINT64_MAX - i;
+        if (sdc_choice_set(&f->choice, i ? "at" : "bits",
+                           i ? "model/fc1.bias[3]@lsb:30" : "exponent", &err) != SDC_OK)
+            exit(9);
+    }
     run->eval_samples = 2000;
     run->eval_every = 20;
     run->eval_who = SDC_WHO_ALL;
@@ -176,6 +189,17 @@ void sample_event(enum sdc_event_kind kind, struct sdc_event *e) {
         e->paths = zeroed(e->n_paths, sizeof *e->paths);
         for (size_t i = 0; i < e->n_paths; i++)
             e->paths[i] = sample_text(i ? "b" : "a\nb.h5");
+        break;
+    case SDC_EVENT_FAULT:
+        e->fault = 1;
+        e->rank = 1;
+        e->point = SDC_POINT_BUCKET;
+        e->changed = 9;
+        e->n_changes = 2;
+        e->changes = zeroed(2, sizeof *e->changes);
+        for (size_t i = 0; i < 2; i++)
+            e->changes[i] = (struct sdc_event_change){sample_text("model/fc1.bias"), 7 * i,
+                                                      0x3f800000, UINT64_MAX};
         break;
     default:
         e->reason = SDC_END_FAILED;

@@ -23,7 +23,7 @@ KINDS = {"run": "run-1.json", "event": "events-1.json", "worker": "worker-1.json
 
 # Messages of rules between keys, or of one of several ways to write the same.
 STRICTER = [r"differ from those of recipe", r"items, expected", r"is not above the one before it",
-            r"outside the run", r"is before from_step", r"no rank loads a checkpoint", r"this rank reads",
+            r"outside the run", r"is not among the steps", r"does not go with", r"rank: \d+, of \d+ ranks",  r"is before from_step", r"no rank loads a checkpoint", r"this rank reads",
             r"lacks \{step\}", r"no save\.path", r"has one rank", r"eval_correct\[\d\]: \d+ of",
             r"do not lead from", r"other: expected with op swap only", r"expected the \d+ hex digits", r"nothing sends it on", r"expected a digest",
             r"null beside", r"expected a number, found null", r"\d+ items, expected \d+ as in",

@@ -437,7 +437,7 @@ static void event_files_may_end_anywhere(void **state) {
     sdc_events_release(&list);
     append("events.jsonl", "a", "\n");
     assert_status(SDC_INVALID, sdc_events_read("events.jsonl", &list, &err));
-    assert_message_has("events.jsonl line 7");
+    assert_message_has("events.jsonl line 8");
     assert_status(SDC_NOT_FOUND, sdc_events_read("none.jsonl", &list, &err));
 }
 
