@@ -15,8 +15,9 @@
  *     sdc_alter_result_release(&result);
  *
  * Only bytes of planned sites are ever written. Altering in place reads and writes these and the
- * first and last 64 KiB, however large the file is. Functions may be called from several threads on
- * different files.
+ * first and last 64 KiB, however large the file is. A file is never truncated, so that a process
+ * that maps it goes on; one that is replaced (recoded storage, copies) stays as it is for who has
+ * it open. Functions may be called from several threads on different files.
  */
 #ifndef SDC_ALTER_H
 #define SDC_ALTER_H
@@ -68,6 +69,9 @@ struct sdc_alter_result {
     uint64_t unknown_sums;       /* checksums that the file's writer left out, and stay so */
     uint64_t wrong_sums; /* checksums that were wrong before and stay so, where that is known */
     uint64_t recoded;    /* elements whose storage was written anew */
+    uint64_t mappers;    /* in place: other processes seen to map the file, who see each change at
+                            once (of the same user, to root of all; not looked for with no_sync) */
+    uint64_t mapper;     /* the lowest process id of them */
     char *record;        /* path of the record; NULL if none; free with sdc_text_free */
     struct sdc_record_change *changes; /* by tensor and element; owned with their texts */
     size_t n_changes;

@@ -31,6 +31,7 @@ struct sdc_job {
     struct sdc_file_identity after;
     char *record; /* path once it is written; owned */
     uint64_t n_altered, n_bits;
+    struct sdc_mappers mappers; /* of files that are altered in place */
 };
 
 enum sdc_status sdc__job_init(struct sdc_job *job, const char *path,

@@ -193,6 +193,10 @@ enum sdc_status sdc_cli_alter_print(struct sdc_cli *cli, const struct sdc_cli_al
                                     struct sdc_error *err) {
     if (a->no_record && !a->dry_run && r->altered > 0)
         sdc_cli_say(cli, "no record was written: this alteration cannot be undone\n");
+    if (r->mappers > 0)
+        sdc_cli_say(cli, "warning: %s is mapped by process %llu%s, which %s the change at once\n",
+                    file, (unsigned long long)r->mapper, r->mappers > 1 ? " and others" : "",
+                    a->dry_run ? "would see" : "sees");
     return a->json ? print_json(cli, a, file, r, err) : print_text(cli, a, file, r, err);
 }
 

@@ -90,6 +90,16 @@ enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
                               struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__file_unmap(struct sdc_map *map);
 
+/* Other processes that map one of the open files among these (fd of -1: left out) and so see each
+ * change at once. As far as /proc shows them: of another user only to root, and in other containers
+ * not at all. None where there is no /proc. SDC_NO_MEMORY. */
+struct sdc_mappers {
+    size_t n;       /* processes */
+    uint64_t first; /* the lowest process id of them */
+};
+enum sdc_status sdc__files_mapped(const struct sdc_file *files, size_t n, struct sdc_mappers *found,
+                                  struct sdc_error *err) SDC_MUST_CHECK;
+
 /* ---- whole small files ---- */
 
 /* Appends the contents to out. SDC_LIMIT if longer than limit. Pipes and the like are accepted. */

@@ -49,7 +49,10 @@ static const struct way ways[] = {
     IN_PLACE("file", "a", .files = {"safetensors"}),
     COPY("file", "a", .files = {"safetensors"}),
     IN_PLACE("HDF5 file", "a", .files = {"hdf5"}),
-    IN_PLACE("set with checksums", "merged.index", BUNDLE_FILES),
+    {.name = "set with checksums, in place", /* its record has the name of the set */
+     .path = "merged.index",
+     .record = "merged.sdc.jsonl",
+     BUNDLE_FILES},
     COPY("set with checksums", "merged.index", BUNDLE_FILES),
     IN_PLACE("folder", "rows", FOLDER_FILES),
     COPY("folder", "rows", FOLDER_FILES),
