@@ -157,6 +157,8 @@ struct sdc_scan {
     size_t n;
     uint64_t n_elems, n_nan, n_inf, n_suspicious;
     uint64_t n_unreadable; /* tensors */
+    char **notes;          /* on files whose last 4096 bytes and more are zero */
+    size_t n_notes;
 };
 
 struct sdc_scan_options {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "audit/stats.h"
+#include "audit/tail.h"
 #include "audit/walk.h"
 #include "base/alloc.h"
 #include "base/guard.h"
@@ -220,6 +221,7 @@ enum sdc_status sdc_scan(struct sdc_ckpt *ckpt, const struct sdc_scan_options *o
                          .out = scan,
                          .max_sites =
                              options->max_sites < MAX_SITES ? options->max_sites : MAX_SITES};
+    struct sdc_tails tails;
     size_t *tensors = NULL, n_known = 0;
     enum sdc_status st;
     *scan = (struct sdc_scan){0};
@@ -246,6 +248,9 @@ enum sdc_status sdc_scan(struct sdc_ckpt *ckpt, const struct sdc_scan_options *o
                                   .chunk = chunk,
                                   .unreadable = unreadable};
     SDC_TRY_OUT(st, sdc__walk(&walk, err));
+    SDC_TRY_OUT(st, sdc__tails_find(ckpt, &tails, err));
+    scan->notes = tails.texts;
+    scan->n_notes = tails.n;
     if (scan->n > 1)
         qsort(scan->tensors, scan->n, sizeof *scan->tensors, by_tensor);
 out:
@@ -264,5 +269,8 @@ void sdc_scan_release(struct sdc_scan *scan) {
         sdc__free(scan->tensors[i].nonfinite);
     }
     sdc__free(scan->tensors);
+    for (size_t i = 0; i < scan->n_notes; i++)
+        sdc__free(scan->notes[i]);
+    sdc__free(scan->notes);
     *scan = (struct sdc_scan){0};
 }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "audit/seal.h"
+#include "audit/tail.h"
 #include "audit/walk.h"
 #include "base/alloc.h"
 #include "ckpt/fmt.h"
@@ -200,6 +201,18 @@ static enum sdc_status find_nonfinite(struct sdc_verifying *v, struct sdc_error 
     return st;
 }
 
+/* ---- the ends of files ---- */
+
+static enum sdc_status note_tails(struct sdc_verifying *v, struct sdc_error *err) {
+    struct sdc_tails tails;
+    SDC_TRY(sdc__tails_find(v->ckpt, &tails, err));
+    enum sdc_status st = SDC_OK;
+    for (size_t i = 0; st == SDC_OK && i < tails.n; i++)
+        st = sdc__verify_find(v, SDC_FINDING_NOTE, NULL, err, "warning: %s", tails.texts[i]);
+    sdc__tails_release(&tails);
+    return st;
+}
+
 /* ---- the whole ---- */
 
 static enum sdc_status look(struct sdc_verifying *v, struct sdc_error *err) {
@@ -207,6 +220,7 @@ static enum sdc_status look(struct sdc_verifying *v, struct sdc_error *err) {
     if (v->ckpt) {
         SDC_TRY(sdc__verify_sums(v, err));
         SDC_TRY(decode(v, err));
+        SDC_TRY(note_tails(v, err));
     }
     SDC_TRY(sdc__verify_seal(v, err));
     if (!v->ckpt)

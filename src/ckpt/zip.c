@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "ckpt/zip.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,6 +26,7 @@
 #define MAX16 0xffffu
 #define MAX32 0xffffffffu
 
+#define LONG_TAIL      4096                  /* zero bytes at the end that are worth a word */
 #define SALVAGE_BUDGET (UINT64_C(256) << 20) /* bytes searched for the sake of an error message */
 
 uint16_t sdc__zip_u16(const unsigned char *p) {
@@ -449,6 +451,8 @@ static enum sdc_status without_directory(const struct sdc_file *f, uint64_t base
     struct sdc_buf names = SDC_BUF_INIT;
     size_t whole = 0;
     const char *cut = NULL;
+    uint64_t zeros = 0;
+    char tail[64] = "";
     if (sdc__zip_salvage(f, base, length, SALVAGE_BUDGET, &z, NULL) != SDC_OK)
         z = (struct sdc_zip)SDC_ZIP_INIT;
     for (size_t i = 0; i < z.n; i++) {
@@ -462,12 +466,17 @@ static enum sdc_status without_directory(const struct sdc_file *f, uint64_t base
     }
     if (whole > 8)
         sdc__buf_puts(&names, ", ...");
-    enum sdc_status st = SDC_ERR_AT(
-        err, SDC_INVALID, base + length,
-        "%s: truncated: the directory at the end of the zip archive is missing; %zu "
-        "members are whole%s%s%s%s",
-        f->path, whole, whole && names.data ? ": " : "", whole && names.data ? names.data : "",
-        cut ? "; the first that is not: " : "", cut ? cut : "");
+    /* space that was taken before a download or copy, which then ended early */
+    if (sdc__file_zero_tail(f, SALVAGE_BUDGET, &zeros, NULL) == SDC_OK && zeros >= LONG_TAIL)
+        (void)snprintf(tail, sizeof tail, "the file's last %llu bytes are zero; ",
+                       (unsigned long long)zeros);
+    enum sdc_status st =
+        SDC_ERR_AT(err, SDC_INVALID, base + length,
+                   "%s: truncated: the directory at the end of the zip archive is missing; %s%zu "
+                   "members are whole%s%s%s%s",
+                   f->path, tail, whole, whole && names.data ? ": " : "",
+                   whole && names.data ? names.data : "", cut ? "; the first that is not: " : "",
+                   cut ? cut : "");
     sdc__buf_release(&names);
     sdc__zip_release(&z);
     return st;

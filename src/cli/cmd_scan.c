@@ -115,6 +115,18 @@ static enum sdc_status print_suspicious(struct sdc_cli *cli, const struct sdc_ck
     return SDC_OK;
 }
 
+static enum sdc_status print_notes(struct sdc_cli *cli, const struct sdc_scan *scan,
+                                   struct sdc_error *err) {
+    struct sdc_text_table table = {.columns = "ll"};
+    for (size_t i = 0; i < scan->n_notes; i++) {
+        sdc_text_cell(&table, "warning");
+        sdc_text_cell(&table, "%s", scan->notes[i]);
+    }
+    if (table.n_cells > 0)
+        fputc('\n', cli->out);
+    return sdc_text_table_print(&table, cli->out, err);
+}
+
 static enum sdc_status print_text(struct sdc_cli *cli, const struct sdc_ckpt *ckpt,
                                   const struct sdc_scan *scan, struct sdc_error *err) {
     char tensors[SDC_TEXT_COUNT], count[SDC_TEXT_COUNT];
@@ -124,7 +136,8 @@ static enum sdc_status print_text(struct sdc_cli *cli, const struct sdc_ckpt *ck
     fprintf(cli->out, ", %s NaN", sdc_text_of_count(scan->n_nan, count));
     fprintf(cli->out, ", %s Inf\n", sdc_text_of_count(scan->n_inf, count));
     SDC_TRY(print_tensors(cli, ckpt, scan, err));
-    return print_suspicious(cli, ckpt, scan, err);
+    SDC_TRY(print_suspicious(cli, ckpt, scan, err));
+    return print_notes(cli, scan, err);
 }
 
 /* ---- JSON ---- */
@@ -192,6 +205,11 @@ static enum sdc_status print_json(struct sdc_cli *cli, const struct sdc_ckpt *ck
     sdc__jw_ku64(&w, "inf", scan->n_inf);
     sdc__jw_ku64(&w, "suspicious", scan->n_suspicious);
     sdc__jw_ku64(&w, "unreadable", scan->n_unreadable);
+    sdc__jw_key(&w, "notes");
+    sdc__jw_arr(&w);
+    for (size_t i = 0; i < scan->n_notes; i++)
+        sdc__jw_str(&w, scan->notes[i]);
+    sdc__jw_arr_end(&w);
     sdc__jw_key(&w, "tensors");
     sdc__jw_arr(&w);
     for (size_t i = 0; i < scan->n; i++) {

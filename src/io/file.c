@@ -298,6 +298,29 @@ static int copy_in_kernel(const struct sdc_file *from, const struct sdc_file *to
     return rc;
 }
 
+enum sdc_status sdc__file_zero_tail(const struct sdc_file *f, uint64_t most, uint64_t *n,
+                                    struct sdc_error *err) {
+    enum { BLOCK = 1 << 16 };
+    enum sdc_status st = SDC_OK;
+    unsigned char *block = sdc__alloc(BLOCK, 1);
+    *n = 0;
+    if (!block)
+        return SDC_NOMEM(err, f->path);
+    most = most < f->size ? most : f->size;
+    while (*n < most) {
+        size_t len = most - *n < BLOCK ? (size_t)(most - *n) : BLOCK, zeros = 0;
+        SDC_TRY_OUT(st, sdc__file_read(f, f->size - *n - len, block, len, err));
+        while (zeros < len && block[len - 1 - zeros] == 0)
+            zeros++;
+        *n += zeros;
+        if (zeros < len)
+            break;
+    }
+out:
+    sdc__free(block);
+    return st;
+}
+
 enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
                                struct sdc_error *err) {
     uint64_t done = 0;

@@ -79,6 +79,10 @@ enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive,
 enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
                                struct sdc_error *err) SDC_MUST_CHECK;
 
+/* How many bytes at the end of the file are zero; at most `most` are looked at. */
+enum sdc_status sdc__file_zero_tail(const struct sdc_file *f, uint64_t most, uint64_t *n,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
+
 /* Read-only, private mapping of a whole file, for scans; NULL data if the file is empty. The size
  * is checked when mapping, but a file that another process shortens afterwards raises SIGBUS on
  * access: use sdc__file_read for anything but a scan of a file this process owns. */

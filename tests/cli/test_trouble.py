@@ -15,7 +15,7 @@ import zipfile
 import h5py
 import numpy as np
 
-from audit_kit import SDCLAB, as_json, main, run
+from audit_kit import SDCLAB, as_json, main, run, save
 
 try:
     import torch
@@ -332,6 +332,55 @@ def test_undo_of_a_chunk_that_moved_restores_the_values():
     run("undo", "out.h5.sdc.jsonl")
     with h5py.File("out.h5") as f:
         assert not f["z"][()].any() and (f["behind"][()] == 1).all()
+
+
+def zero_tails(path):
+    """What scan and verify say of it, which is the same."""
+    found = as_json("scan", path, schema="scan-1.json")["notes"]
+    said = [f["text"] for f in as_json("verify", path, code=None)["findings"] if f["kind"] == "note" and "zero" in f["text"]]
+    assert ["warning: " + n for n in found] == said, (found, said)
+    if found:
+        run("scan", path, out=found[0])
+    return found
+
+
+def test_an_end_of_zeros_is_told():
+    """As an interrupted download into space taken beforehand leaves it."""
+    x = rng.standard_normal(5000).astype("f4")
+    x[4999] = 1
+    save("z.safetensors", {"a": ("F32", x.view("u4")), "b": ("F32", x.view("u4")), "c": ("I64", np.arange(1000) + 7)})
+    whole = data_of("z.safetensors")
+    assert zero_tails("z.safetensors") == []
+    end_of_b = len(whole) - 8000
+
+    def cut(at):
+        with open("z.safetensors", "wb") as f:
+            f.write(whole[:at] + bytes(len(whole) - at))
+        return zero_tails("z.safetensors")
+
+    # inside b: its elements 1001 to 4999, and c
+    (text,) = cut(end_of_b - 4 * 3999 - 2)
+    n = len(whole) - len(whole[:end_of_b - 4 * 3999 - 2].rstrip(b"\0"))
+    assert f"the last {n} of the {len(whole)} bytes of z.safetensors are zero, from element 1001 of tensor b on, " in text, text
+    assert "1 tensor as a whole" in text and "interrupted" in text and "so do tensors" not in text
+    # c alone, or a few bytes: zeros that may be meant
+    (text,) = cut(end_of_b)
+    assert "1 tensor as a whole" in text and " in part" not in text and "from element" not in text and "so do tensors" in text
+    assert cut(len(whole) - 4000) == []
+    # without a directory at its end an archive is no archive any more
+    if torch:
+        torch.save({"w": torch.ones(9000), "v": torch.ones(9000)}, "z.pt")
+        whole = data_of("z.pt")
+        with open("z.pt", "wb") as f:
+            f.write(whole[:50000] + bytes(len(whole) - 50000))
+        run("scan", "z.pt", code=3, err=f"the directory at the end of the zip archive is missing; the file's last {len(whole) - 50000} ")
+        (damage,) = damages(as_json("verify", "z.pt", code=1))
+        assert "bytes are zero; 2 members are whole" in damage["text"], damage
+        torch.save({"w": torch.ones(9000)}, "z.pth", _use_new_zipfile_serialization=False)
+        whole = data_of("z.pth")
+        with open("z.pth", "wb") as f:
+            f.write(whole[:-20000] + bytes(20000))
+        assert "from element 4000 of tensor w on" in zero_tails("z.pth")[0]
 
 
 def test_differences_are_told_by_tensor_and_place():

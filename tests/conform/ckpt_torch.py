@@ -231,6 +231,46 @@ def test_roles():
             assert roles[f"optimizer/state/0/{word}"] == ("optimizer", role), (word, roles)
 
 
+def step(net, groups):
+    o = torch.optim.Adam(groups)
+    net(torch.randn(4, 3)).sum().backward()
+    o.step()
+    return o
+
+
+def aliases_of(path):
+    return {n: t["aliases"] for n, t in values(path)["tensors"].items() if "/state/" in n}
+
+
+def test_states_of_several_groups():
+    """Numbers go on from group to group. PyTorch 2.6 and later store names with them, if it has them."""
+    net = torch.nn.Sequential(collections.OrderedDict(one=torch.nn.Linear(3, 3), two=torch.nn.Linear(3, 3), out=torch.nn.Linear(3, 1)))
+    groups = [{"params": net.one.parameters()}, {"params": [*net.two.parameters(), *net.out.parameters()], "lr": 0.1}]
+    o = step(net, groups).state_dict()
+    assert [g["params"] for g in o["param_groups"]] == [[0, 1], [2, 3, 4, 5]]
+    in_order = ["one.weight", "one.bias", "two.weight", "two.bias", "out.weight", "out.bias"]
+    slots = ("exp_avg", "exp_avg_sq", "step")
+    for legacy in (False, True):
+        torch.save({"model": net.state_dict(), "optimizer": o}, "g.pt", _use_new_zipfile_serialization=not legacy)
+        assert aliases_of("g.pt") == {f"optimizer/state/{i}/{k}": [f"optimizer/{n}/{k}"] for i, n in enumerate(in_order) for k in slots}
+    # param_names as torch 2.6's Optimizer.add_param_group and state_dict write them; they need no model
+    reverse = ["out.bias", "one.weight", "two.weight", "a/b", "", "one.bias"]
+    o["param_groups"][0]["param_names"], o["param_groups"][1]["param_names"] = reverse[:2], reverse[2:]
+    want = {f"state/{i}/{k}": [f"{n}/{k}"] for i, n in enumerate(reverse) for k in slots}
+    torch.save(o, "g.pt")
+    assert aliases_of("g.pt") == {} and {n: t["aliases"] for n, t in values("g.pt")["tensors"].items()} == want
+    torch.save({"model": net.state_dict(), "optimizer": o}, "g.pt")
+    assert aliases_of("g.pt") == {f"optimizer/{n}": [f"optimizer/{a[0]}"] for n, a in want.items()}
+    # names that are not one for each parameter, or not different, name nothing; the model's order is left
+    for names in (["x"], ["x", 7], ["x", None], ["x", "two.weight"], "xy"):
+        o["param_groups"][0]["param_names"] = names
+        torch.save(o, "g.pt")
+        assert not any(t["aliases"] for t in values("g.pt")["tensors"].values()), names
+    del o["param_groups"][1]["param_names"]
+    torch.save({"model": net.state_dict(), "optimizer": o}, "g.pt")
+    assert aliases_of("g.pt")["optimizer/state/5/exp_avg"] == ["optimizer/out.bias/exp_avg"]
+
+
 def test_states_without_names():
     """Where the order of parameters is not the model's, or not known, states keep their numbers alone."""
     net = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.Linear(3, 3))

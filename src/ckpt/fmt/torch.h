@@ -70,8 +70,9 @@ struct sdc_torch {
     size_t n_slots;
     struct sdc_torch_tensor *tensors;
     size_t n, cap;
-    char *optimizer; /* where the state of an optimizer with one group of parameters is; or NULL */
-    uint64_t n_params; /* of that group */
+    char *optimizer;    /* where the state of an optimizer is; or NULL */
+    uint64_t n_params;  /* of its groups, numbered from 0 on over all of them */
+    char **param_names; /* n_params of them, as the optimizer's groups say; NULL: they do not */
 };
 
 /* A tensor whose elements are in a deflated member: entry.layout. Bits in the storage. */
@@ -122,6 +123,7 @@ enum sdc_status sdc__torch_check(const struct sdc_torch *t, const struct sdc_tor
                                  struct sdc_error *err) SDC_MUST_CHECK;
 /* Makes entries of all tensors once storages are placed. */
 enum sdc_status sdc__torch_finish(struct sdc_torch *t, struct sdc_error *err) SDC_MUST_CHECK;
+void sdc__torch_drop_names(struct sdc_torch *t); /* param_names */
 void sdc__torch_release(struct sdc_torch *t);
 
 /* ---- torch_names.c ---- */

@@ -297,6 +297,13 @@ enum sdc_status sdc__torch_finish(struct sdc_torch *t, struct sdc_error *err) {
     return sdc__torch_name_states(t, err);
 }
 
+void sdc__torch_drop_names(struct sdc_torch *t) {
+    for (uint64_t i = 0; t->param_names && i < t->n_params; i++)
+        sdc__free(t->param_names[i]);
+    sdc__free(t->param_names);
+    t->param_names = NULL;
+}
+
 void sdc__torch_release(struct sdc_torch *t) {
     for (size_t i = 0; i < t->n_storages; i++)
         sdc__free(t->storages[i].key);
@@ -305,6 +312,7 @@ void sdc__torch_release(struct sdc_torch *t) {
         sdc__free(t->tensors[i].shape);
         sdc__free(t->tensors[i].shared);
     }
+    sdc__torch_drop_names(t);
     sdc__free(t->optimizer);
     sdc__free(t->storages);
     sdc__free(t->slots);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * PyTorch's optimizers number their state; the names of the parameters are in the model's state
- * dict of the same file, in the same order (torch/optim/optimizer.py, state_dict).
+ * PyTorch's optimizers number their state. The names of the parameters are in the optimizer's
+ * groups from 2.6 on, if it was given them; else in the model's state dict of the same file, in the
+ * same order (torch/optim/optimizer.py, state_dict).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
@@ -74,31 +76,72 @@ static bool same_shape(const struct sdc_torch_tensor *x, const struct sdc_torch_
            (x->rank == 0 || memcmp(x->shape, y->shape, x->rank * sizeof *x->shape) == 0);
 }
 
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* No name stands for two parameters. */
+static enum sdc_status names_differ(const struct sdc_torch *t, bool *differ,
+                                    struct sdc_error *err) {
+    const size_t n = (size_t)t->n_params;
+    char **sorted = sdc__alloc(n, sizeof *sorted);
+    if (!sorted)
+        return SDC_NOMEM(err, t->ckpt->path);
+    memcpy(sorted, t->param_names, n * sizeof *sorted);
+    qsort(sorted, n, sizeof *sorted, by_text);
+    *differ = true;
+    for (size_t i = 1; i < n; i++)
+        *differ = *differ && strcmp(sorted[i - 1], sorted[i]) != 0;
+    sdc__free(sorted);
+    return SDC_OK;
+}
+
+/* of: the model's parameters by their numbers; *agrees if they can be those of the optimizer. */
+static enum sdc_status match_model(const struct sdc_torch *t, size_t **of, bool *agrees,
+                                   struct sdc_error *err) {
+    uint64_t number;
+    const char *slot;
+    *agrees = false;
+    if (t->n_params > t->n)
+        return SDC_OK;
+    *of = sdc__alloc((size_t)t->n_params, sizeof **of);
+    if (!*of)
+        return SDC_NOMEM(err, t->ckpt->path);
+    *agrees = find_parameters(t, *of);
+    for (size_t i = 0; *agrees && i < t->n; i++) /* every slot of more than one number */
+        if (is_state(t, t->tensors[i].name, &number, &slot) && t->tensors[i].rank > 0)
+            *agrees = same_shape(&t->tensors[i], &t->tensors[(*of)[number]]);
+    return SDC_OK;
+}
+
+static enum sdc_status add_alias(struct sdc_torch *t, const struct sdc_torch_tensor *x,
+                                 const char *parameter, const char *slot, struct sdc_error *err) {
+    enum sdc_status st = SDC_OK;
+    char *name =
+        sdc__asprintf("%s%s%s/%s", t->optimizer, *t->optimizer ? "/" : "", parameter, slot);
+    if (!name)
+        return SDC_NOMEM(err, t->ckpt->path);
+    if (strlen(name) <= SDC_MAX_NAME)
+        st = sdc__entry_alias(&t->ckpt->entries[x->entry], name, err);
+    sdc__free(name);
+    return st;
+}
+
 enum sdc_status sdc__torch_name_states(struct sdc_torch *t, struct sdc_error *err) {
     uint64_t number;
     const char *slot;
-    enum sdc_status st = SDC_OK;
-    if (!t->optimizer || t->n_params == 0 || t->n_params > t->n)
+    bool agrees = false;
+    size_t *of = NULL;
+    if (!t->optimizer)
         return SDC_OK;
-    size_t *of = sdc__alloc((size_t)t->n_params, sizeof *of);
-    if (!of)
-        return SDC_NOMEM(err, t->ckpt->path);
-    bool agrees = find_parameters(t, of);
-    for (size_t i = 0; agrees && i < t->n; i++) /* every slot of more than one number */
-        if (is_state(t, t->tensors[i].name, &number, &slot) && t->tensors[i].rank > 0)
-            agrees = same_shape(&t->tensors[i], &t->tensors[of[number]]);
+    enum sdc_status st =
+        t->param_names ? names_differ(t, &agrees, err) : match_model(t, &of, &agrees, err);
     for (size_t i = 0; agrees && st == SDC_OK && i < t->n; i++) {
-        struct sdc_torch_tensor *x = &t->tensors[i];
+        const struct sdc_torch_tensor *x = &t->tensors[i];
         if (x->alias_of != i || !is_state(t, x->name, &number, &slot))
             continue;
-        const char *parameter = t->tensors[of[number]].name;
-        char *name = sdc__asprintf("%s%s%s/%s", t->optimizer, *t->optimizer ? "/" : "",
-                                   parameter + parent(parameter), slot);
-        if (!name)
-            st = SDC_NOMEM(err, t->ckpt->path);
-        else if (strlen(name) <= SDC_MAX_NAME)
-            st = sdc__entry_alias(&t->ckpt->entries[x->entry], name, err);
-        sdc__free(name);
+        const char *model = of ? t->tensors[of[number]].name : NULL;
+        st = add_alias(t, x, model ? model + parent(model) : t->param_names[number], slot, err);
     }
     sdc__free(of);
     return st;

@@ -547,22 +547,71 @@ static enum sdc_status bare_storage(struct walk *w, uint32_t id, struct sdc_erro
     return sdc__torch_check(w->t, x, err);
 }
 
-/* The state dict of an optimizer with one group of parameters: their numbers are their order in the
- * model. Remembers the first. */
-static enum sdc_status note_optimizer(struct walk *w, uint32_t id, struct sdc_error *err) {
-    uint32_t state, groups, group, params, item;
-    uint64_t number, want = 0;
-    if (w->t->optimizer || !sdc__pk_get(w->pk, id, "param_groups", &groups) ||
-        !sdc__pk_get(w->pk, id, "state", &state) || sdc__pk_count(w->pk, groups) != 1 ||
-        !sdc__pk_at(w->pk, groups, 0, &group) || !sdc__pk_get(w->pk, group, "params", &params))
-        return SDC_OK;
+/* The numbers of parameters in a group go on where those of the group before ended. */
+static bool count_params(const struct walk *w, uint32_t group, uint64_t *n) {
+    uint32_t params, item;
+    uint64_t number;
+    if (!sdc__pk_get(w->pk, group, "params", &params))
+        return false;
     struct sdc_pk_iter it = sdc__pk_items(w->pk, params);
     while (!it.pairs && sdc__pk_next(&it, &item))
-        if (!sdc__pk_size(w->pk, item, &number) || number != want++)
+        if (!sdc__pk_size(w->pk, item, &number) || number != (*n)++)
+            return false;
+    return true;
+}
+
+/* "param_names" of a group of PyTorch 2.6 and later; false unless there is one for each. */
+static bool add_names(struct walk *w, uint32_t group, uint64_t *n, struct sdc_error *err,
+                      enum sdc_status *st) {
+    uint32_t params, names, item;
+    if (!sdc__pk_get(w->pk, group, "params", &params) ||
+        !sdc__pk_get(w->pk, group, "param_names", &names) ||
+        sdc__pk_count(w->pk, names) != sdc__pk_count(w->pk, params))
+        return false;
+    struct sdc_pk_iter it = sdc__pk_items(w->pk, names);
+    while (!it.pairs && sdc__pk_next(&it, &item)) {
+        const char *text = sdc__pk_text(w->pk, item, NULL);
+        if (!text || *n >= w->t->n_params)
+            return false;
+        char *copy = sdc__strdup(text);
+        if (!copy) {
+            *st = SDC_NOMEM(err, w->t->ckpt->path);
+            return false;
+        }
+        w->t->param_names[(*n)++] = copy;
+    }
+    return true;
+}
+
+/* The state dict of an optimizer: the numbers of its states are those of the parameters of its
+ * groups, one group after the other (torch/optim/optimizer.py, state_dict). Remembers the first. */
+static enum sdc_status note_optimizer(struct walk *w, uint32_t id, struct sdc_error *err) {
+    struct sdc_torch *t = w->t;
+    uint32_t state, groups, group;
+    uint64_t n = 0;
+    enum sdc_status st = SDC_OK;
+    if (t->optimizer || !sdc__pk_get(w->pk, id, "param_groups", &groups) ||
+        !sdc__pk_get(w->pk, id, "state", &state))
+        return SDC_OK;
+    struct sdc_pk_iter it = sdc__pk_items(w->pk, groups);
+    while (!it.pairs && sdc__pk_next(&it, &group))
+        if (!count_params(w, group, &n))
             return SDC_OK;
-    w->t->optimizer = sdc__strdup(w->path.len ? w->path.data : "");
-    w->t->n_params = want;
-    return w->t->optimizer ? SDC_OK : SDC_NOMEM(err, w->t->ckpt->path);
+    if (n == 0)
+        return SDC_OK;
+    t->optimizer = sdc__strdup(w->path.len ? w->path.data : "");
+    t->param_names = sdc__calloc((size_t)n, sizeof *t->param_names);
+    t->n_params = n;
+    if (!t->optimizer || !t->param_names)
+        return SDC_NOMEM(err, t->ckpt->path);
+    bool named = true;
+    uint64_t n_names = 0;
+    it = sdc__pk_items(w->pk, groups);
+    while (named && sdc__pk_next(&it, &group))
+        named = add_names(w, group, &n_names, err, &st);
+    if (!named || n_names != n)
+        sdc__torch_drop_names(t);
+    return st;
 }
 
 static enum sdc_status visit_any(struct walk *w, uint32_t id, char sep, struct sdc_error *err) {
