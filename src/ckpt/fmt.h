@@ -200,6 +200,9 @@ enum sdc_status sdc__layout_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_en
  * the two numbers, 1 <= no <= count. */
 bool sdc__shard_name(const char *name, const char *suffix, size_t *stem, uint64_t *no,
                      uint64_t *count);
+/* Does the beginning of the file say that it is an index of shards, a JSON object with
+ * "weight_map", and does it hold this word, if one is given? */
+bool sdc__is_weight_map(const struct sdc_file *f, const char *word);
 bool sdc__utf8_valid(const char *s, size_t len);
 /* product *= factor; false on overflow. */
 bool sdc__mul_u64(uint64_t *product, uint64_t factor);
@@ -236,8 +239,8 @@ struct sdc_ckpt_writer_ops {
 
 /* ---- the tables ---- */
 
-extern const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5, sdc__fmt_keras, sdc__fmt_tensorbundle,
-    sdc__fmt_gguf, sdc__fmt_safetensors;
+extern const struct sdc_ckpt_fmt_ops sdc__fmt_hdf5, sdc__fmt_keras, sdc__fmt_keras_shards,
+    sdc__fmt_tensorbundle, sdc__fmt_gguf, sdc__fmt_safetensors;
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_torch, sdc__fmt_torch_legacy, sdc__fmt_dcp;
 extern const struct sdc_ckpt_fmt_ops sdc__fmt_npy, sdc__fmt_npz, sdc__fmt_safetensors_set;
 extern const struct sdc_ckpt_writer_ops sdc__writer_hdf5, sdc__writer_safetensors;

@@ -17,6 +17,7 @@
     X(sdc__fmt_torch_legacy, "pytorch-legacy")  \
     X(sdc__fmt_npy, "npy")                      \
     X(sdc__fmt_npz, "npz")                      \
+    X(sdc__fmt_keras_shards, "keras-shards")    \
     X(sdc__fmt_safetensors_set, "safetensors-set") \
     X(sdc__fmt_safetensors, "safetensors")      \
     X(sdc__fmt_torch, "pytorch")

@@ -25,6 +25,24 @@ static const struct {
     {"\x28\xb5\x2f\xfd", 4, "a zstd file"},
 };
 
+/* bytes of a file in which an index says that it is one */
+#define LOOK ((size_t)64 * 1024)
+
+bool sdc__is_weight_map(const struct sdc_file *f, const char *word) {
+    static const char key[] = "\"weight_map\"";
+    size_t n = f->size < LOOK ? (size_t)f->size : LOOK;
+    char *text = sdc__alloc(n + 1, 1);
+    bool yes = false;
+    if (text && sdc__file_read(f, 0, text, n, NULL) == SDC_OK) {
+        text[n] = '\0';
+        size_t i = strspn(text, " \t\r\n");
+        yes = text[i] == '{' && memmem(text, n, key, sizeof key - 1) &&
+              (!word || memmem(text, n, word, strlen(word)));
+    }
+    sdc__free(text);
+    return yes;
+}
+
 static bool starts(const unsigned char *head, size_t n_head, const char *bytes, size_t n) {
     return n_head >= n && memcmp(head, bytes, n) == 0;
 }

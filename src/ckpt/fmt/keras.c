@@ -110,10 +110,16 @@ static enum sdc_status keras_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_s
     const struct sdc_zip_member *m = sdc__zip_find(&zip, WEIGHTS);
     enum sdc_status st;
     if (!m) {
-        st = SDC_ERR(err, SDC_UNSUPPORTED,
-                     "%s: a Keras archive without " WEIGHTS
-                     ": its weights are in another member, take that out and look at it alone",
-                     ckpt->path);
+        st =
+            sdc__zip_find(&zip, "model.weights.npz")
+                ? SDC_ERR(err, SDC_UNSUPPORTED,
+                          "%s: a Keras archive with model.weights.npz: pickled dictionaries, "
+                          "which Keras itself refuses to load",
+                          ckpt->path)
+                : SDC_ERR(err, SDC_UNSUPPORTED,
+                          "%s: a Keras archive without " WEIGHTS
+                          ": its weights are in another member, take that out and look at it alone",
+                          ckpt->path);
         goto out;
     }
     SDC_TRY_OUT(st, open_weights(ckpt, m, err));

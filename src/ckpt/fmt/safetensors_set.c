@@ -13,7 +13,6 @@
 #include "base/limits.h"
 #include "ckpt/fmt/safetensors.h"
 
-#define LOOK   ((size_t)64 * 1024) /* bytes of a file in which an index says that it is one */
 #define SUFFIX ".safetensors"
 #define INDEX  ".index.json"
 
@@ -69,21 +68,6 @@ static enum sdc_status list(const char *folder, const char *end, struct names *n
 
 /* ---- recognition ---- */
 
-/* Does the beginning of the file say "weight_map"? */
-static bool is_index(const struct sdc_file *f) {
-    static const char key[] = "\"weight_map\"";
-    size_t n = f->size < LOOK ? (size_t)f->size : LOOK;
-    char *text = sdc__alloc(n + 1, 1);
-    bool yes = false;
-    if (text && sdc__file_read(f, 0, text, n, NULL) == SDC_OK) {
-        text[n] = '\0';
-        size_t i = strspn(text, " \t\r\n");
-        yes = text[i] == '{' && memmem(text, n, key, sizeof key - 1);
-    }
-    sdc__free(text);
-    return yes;
-}
-
 static bool folder_has(const char *folder, const char *end) {
     struct names names;
     bool yes = list(folder, end, &names, NULL) == SDC_OK && names.n > 0;
@@ -95,7 +79,7 @@ static bool set_sniff(const struct sdc_ckpt_source *source) {
     if (source->is_folder)
         return folder_has(source->path, INDEX) || folder_has(source->path, SUFFIX);
     return source->file && source->n_head > 0 && !sdc__st_sniff(source->head, source->n_head) &&
-           is_index(source->file);
+           sdc__is_weight_map(source->file, NULL);
 }
 
 /* ---- the index ---- */
