@@ -16,8 +16,12 @@
 enum sdc_status sdc__stamp_take(const struct sdc_file *f, struct sdc_stamp *stamp,
                                 struct sdc_error *err) {
     struct stat s;
-    if (fstat(f->fd, &s) != 0)
-        return SDC_ERR_SYS(err, SDC_IO, errno, "%s: stat", f->path);
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    const int code = fstat(fd, &s) != 0 ? errno : 0;
+    sdc__file_let(f);
+    if (code)
+        return SDC_ERR_SYS(err, SDC_IO, code, "%s: stat", f->path);
     *stamp = (struct sdc_stamp){.device = s.st_dev,
                                 .inode = s.st_ino,
                                 .size = s.st_size,

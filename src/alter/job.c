@@ -16,7 +16,8 @@ enum sdc_status sdc__job_init(struct sdc_job *job, const char *path,
     job->targets = sdc__calloc(n, sizeof *job->targets);
     job->files = sdc__alloc(n, sizeof *job->files);
     job->identities = sdc__calloc(n, sizeof *job->identities);
-    if (!job->targets || !job->files || !job->identities)
+    job->pool = sdc__file_pool_new();
+    if (!job->targets || !job->files || !job->identities || !job->pool)
         return SDC_NOMEM(err, "the alteration");
     job->n_files = n;
     for (size_t i = 0; i < n; i++)
@@ -29,6 +30,7 @@ void sdc__job_release(struct sdc_job *job) {
         sdc__file_close(&job->files[i]);
         sdc__free(job->targets[i]);
     }
+    sdc__file_pool_free(job->pool);
     sdc__free(job->files);
     sdc__free(job->targets);
     sdc__free(job->identities);
@@ -42,14 +44,14 @@ void sdc__job_release(struct sdc_job *job) {
 enum sdc_status sdc__job_target(struct sdc_job *job, unsigned i, struct sdc_file **f,
                                 struct sdc_error *err) {
     *f = &job->files[i];
-    if ((*f)->fd >= 0)
+    if (sdc__file_is_open(*f))
         return SDC_OK;
     const struct sdc_ckpt_file own = sdc_ckpt_file(job->plan.ckpt, i);
     const char *path = job->targets[i] ? job->targets[i] : own.path;
     if (own.links_out && !job->targets[i] && !job->options->output)
         return SDC_ERR(err, SDC_INVALID, "%s: " SDC_LINKS_OUT "; alter a copy (-o)", path);
     const enum sdc_file_mode mode = job->options->dry_run ? SDC_FILE_READ : SDC_FILE_UPDATE;
-    SDC_TRY(sdc__file_open(path, mode, *f, err));
+    SDC_TRY(sdc__file_pool_open(job->pool, path, mode, *f, err));
     if (!job->in_place)
         return SDC_OK;
     if (!job->options->dry_run)

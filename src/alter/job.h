@@ -19,6 +19,7 @@ struct sdc_job {
     bool in_place; /* targets are the checkpoint's own files: locked, and checked for changes */
     /* By number of the checkpoint's file. */
     size_t n_files;
+    struct sdc_file_pool *pool;
     char **targets;         /* paths; owned; NULL: the checkpoint's own */
     struct sdc_file *files; /* opened when needed; owned */
     struct sdc_file_identity *identities;

@@ -18,7 +18,8 @@ struct undo {
     const char *path; /* of the file or set */
     bool sync;
     size_t n_files;
-    struct sdc_file *files; /* open; owned */
+    struct sdc_file_pool *pool; /* of the files; owned */
+    struct sdc_file *files;     /* open; owned */
     struct sdc_patches patches;
     struct sdc_undo_result *result;
 };
@@ -48,7 +49,7 @@ static enum sdc_status open_file(struct undo *u, size_t i, struct sdc_error *err
     else if (is_set && sdc__path_leaves(dir, path))
         st = SDC_ERR(err, SDC_INVALID, "%s: " SDC_LINKS_OUT "; nothing was changed", path);
     if (st == SDC_OK)
-        st = sdc__file_open(path, SDC_FILE_UPDATE, &u->files[i], err);
+        st = sdc__file_pool_open(u->pool, path, SDC_FILE_UPDATE, &u->files[i], err);
     sdc__free(dir);
     sdc__free(path);
     return st == SDC_OK ? sdc__lock_where_possible(&u->files[i], true, err) : st;
@@ -410,10 +411,11 @@ static enum sdc_status undo_in(struct undo *u, struct sdc_error *err) {
         recoded = recoded || u->record->changes[i].recoded;
     u->n_files = u->record->header.has_identity ? 1 : u->record->header.n_files;
     u->files = sdc__alloc(u->n_files, sizeof *u->files);
-    if (!u->files)
-        return SDC_NOMEM(err, "the files");
-    for (size_t i = 0; i < u->n_files; i++)
+    for (size_t i = 0; i < u->n_files && u->files; i++)
         u->files[i] = (struct sdc_file)SDC_FILE_INIT;
+    u->pool = sdc__file_pool_new();
+    if (!u->files || !u->pool)
+        return SDC_NOMEM(err, "the files");
     for (size_t i = 0; i < u->n_files; i++) {
         SDC_TRY(open_file(u, i, err));
         if (!recoded)
@@ -444,6 +446,7 @@ enum sdc_status sdc_undo(const char *record_path, const char *path, bool no_sync
 out:
     for (size_t i = 0; i < u.n_files && u.files; i++)
         sdc__file_close(&u.files[i]);
+    sdc__file_pool_free(u.pool);
     sdc__free(u.files);
     sdc__patches_release(&u.patches);
     sdc_record_release(&record);

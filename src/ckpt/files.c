@@ -123,8 +123,10 @@ enum sdc_status sdc__ckpt_member(struct sdc_ckpt *ckpt, unsigned index,
     }
     enum sdc_status st = SDC_OK;
     (void)pthread_mutex_lock(&ckpt->member_lock);
-    if (m->file.fd < 0) {
-        st = sdc__file_open(m->path, SDC_FILE_READ, &m->file, err);
+    if (!ckpt->pool && !(ckpt->pool = sdc__file_pool_new()))
+        st = SDC_NOMEM(err, ckpt->path);
+    if (st == SDC_OK && !sdc__file_is_open(&m->file)) {
+        st = sdc__file_pool_open(ckpt->pool, m->path, SDC_FILE_READ, &m->file, err);
         if (st == SDC_OK && m->file.size != m->size)
             st = SDC_ERR(err, SDC_BUSY, "%s: had %llu bytes, now %llu", m->path,
                          (unsigned long long)m->size, (unsigned long long)m->file.size);
@@ -269,6 +271,7 @@ void sdc__ckpt_release_files(struct sdc_ckpt *ckpt) {
         sdc__free(ckpt->members[i]);
     }
     sdc__free(ckpt->members);
+    sdc__file_pool_free(ckpt->pool);
     for (size_t i = 0; i < ckpt->n_sums; i++)
         sdc__free((char *)(uintptr_t)ckpt->sums[i].what);
     sdc__free(ckpt->sums);

@@ -70,6 +70,7 @@ struct sdc_ckpt {
     char *path; /* as given */
     char *name; /* of the set, one for all ways to name it; set by open, else by finish; owned */
     const struct sdc_file *file; /* of member 0, open; NULL while there is none */
+    struct sdc_file_pool *pool;  /* of the members of a set; NULL: there are none */
     struct sdc_ckpt_member **members;
     size_t n_members;
     const struct sdc_ckpt_options *options; /* during open only; never NULL then */
@@ -141,7 +142,8 @@ enum sdc_status sdc__ckpt_set_name(struct sdc_ckpt *ckpt, const char *folder, co
  * SDC_INVALID "incomplete set" if it is missing. *index may be NULL. */
 enum sdc_status sdc__ckpt_add_member(struct sdc_ckpt *ckpt, const char *name, const char *path,
                                      unsigned *index, struct sdc_error *err) SDC_MUST_CHECK;
-/* The open file of a member; borrowed until close. */
+/* The file of a member; borrowed until close. Of a set no more are open at a time than the limit on
+ * descriptors allows. */
 enum sdc_status sdc__ckpt_member(struct sdc_ckpt *ckpt, unsigned index,
                                  const struct sdc_file **file,
                                  struct sdc_error *err) SDC_MUST_CHECK;

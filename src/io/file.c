@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/alloc.h"
+#include "io/pool.h"
 
 /* Linux transfers at most 0x7ffff000 bytes in a call; some file systems and macOS fail above
  * INT_MAX instead of transferring less. */
@@ -116,15 +117,31 @@ enum sdc_status sdc__file_temp(struct sdc_file *f, struct sdc_error *err) {
     return SDC_OK;
 }
 
+bool sdc__file_is_open(const struct sdc_file *f) {
+    return f->fd >= 0 || f->pooled;
+}
+
+enum sdc_status sdc__file_hold(const struct sdc_file *f, int *fd, struct sdc_error *err) {
+    *fd = f->fd;
+    return f->pooled ? sdc__pooled_hold(f->pooled, f->path, fd, err) : SDC_OK;
+}
+
+void sdc__file_let(const struct sdc_file *f) {
+    if (f->pooled)
+        sdc__pooled_let(f->pooled);
+}
+
 void sdc__file_close(struct sdc_file *f) {
     if (f->fd >= 0)
         (void)close(f->fd);
+    if (f->pooled)
+        sdc__pooled_close(f->pooled);
     sdc__free(f->path);
     *f = (struct sdc_file)SDC_FILE_INIT;
 }
 
-enum sdc_status sdc__file_read(const struct sdc_file *f, uint64_t offset, void *data, size_t len,
-                               struct sdc_error *err) {
+static enum sdc_status read_all(const struct sdc_file *f, int fd, uint64_t offset, void *data,
+                                size_t len, struct sdc_error *err) {
     char *p = data;
     uint64_t at = offset;
     if (offset > INT64_MAX || len > (uint64_t)INT64_MAX - offset)
@@ -134,7 +151,7 @@ enum sdc_status sdc__file_read(const struct sdc_file *f, uint64_t offset, void *
         int code = sdc__io_before_read(f->path);
         ssize_t got = -1;
         if (!code) {
-            got = pread(f->fd, p, portion(len), (off_t)at);
+            got = pread(fd, p, portion(len), (off_t)at);
             code = got < 0 ? errno : 0;
         }
         if (code == EINTR)
@@ -153,8 +170,17 @@ enum sdc_status sdc__file_read(const struct sdc_file *f, uint64_t offset, void *
     return SDC_OK;
 }
 
-enum sdc_status sdc__file_write(struct sdc_file *f, uint64_t offset, const void *data, size_t len,
-                                struct sdc_error *err) {
+enum sdc_status sdc__file_read(const struct sdc_file *f, uint64_t offset, void *data, size_t len,
+                               struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = read_all(f, fd, offset, data, len, err);
+    sdc__file_let(f);
+    return st;
+}
+
+static enum sdc_status write_all(struct sdc_file *f, int fd, uint64_t offset, const void *data,
+                                 size_t len, struct sdc_error *err) {
     const char *p = data;
     uint64_t at = offset;
     if (offset > INT64_MAX || len > (uint64_t)INT64_MAX - offset)
@@ -164,7 +190,7 @@ enum sdc_status sdc__file_write(struct sdc_file *f, uint64_t offset, const void 
         int code = sdc__io_before(SDC_IO_OP_WRITE, f->path);
         ssize_t put = -1;
         if (!code) {
-            put = pwrite(f->fd, p, portion(len), (off_t)at);
+            put = pwrite(fd, p, portion(len), (off_t)at);
             code = put < 0 ? errno : put == 0 ? EIO : 0;
         }
         if (code == EINTR)
@@ -181,8 +207,17 @@ enum sdc_status sdc__file_write(struct sdc_file *f, uint64_t offset, const void 
     return SDC_OK;
 }
 
-enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t len,
-                                 struct sdc_error *err) {
+enum sdc_status sdc__file_write(struct sdc_file *f, uint64_t offset, const void *data, size_t len,
+                                struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = write_all(f, fd, offset, data, len, err);
+    sdc__file_let(f);
+    return st;
+}
+
+static enum sdc_status append_all(struct sdc_file *f, int fd, const void *data, size_t len,
+                                  struct sdc_error *err) {
     const char *p = data;
     while (len > 0) {
         int code = sdc__io_before(SDC_IO_OP_WRITE, f->path);
@@ -190,8 +225,8 @@ enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t le
         if (!code) {
             /* not pwrite: on Linux that ignores its offset under O_APPEND, elsewhere not; and a
              * file opened as new has no O_APPEND but one writer */
-            if (lseek(f->fd, 0, SEEK_END) >= 0)
-                put = write(f->fd, p, portion(len));
+            if (lseek(fd, 0, SEEK_END) >= 0)
+                put = write(fd, p, portion(len));
             code = put < 0 ? errno : put == 0 ? EIO : 0;
         }
         if (code == EINTR)
@@ -205,11 +240,20 @@ enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t le
     return SDC_OK;
 }
 
-enum sdc_status sdc__file_truncate(struct sdc_file *f, uint64_t size, struct sdc_error *err) {
+enum sdc_status sdc__file_append(struct sdc_file *f, const void *data, size_t len,
+                                 struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = append_all(f, fd, data, len, err);
+    sdc__file_let(f);
+    return st;
+}
+
+static enum sdc_status set_size(struct sdc_file *f, int fd, uint64_t size, struct sdc_error *err) {
     int code;
     do {
         code = size > INT64_MAX ? EFBIG : sdc__io_before(SDC_IO_OP_TRUNCATE, f->path);
-        if (!code && ftruncate(f->fd, (off_t)size) != 0)
+        if (!code && ftruncate(fd, (off_t)size) != 0)
             code = errno;
     } while (code == EINTR);
     if (code)
@@ -219,13 +263,21 @@ enum sdc_status sdc__file_truncate(struct sdc_file *f, uint64_t size, struct sdc
     return SDC_OK;
 }
 
-enum sdc_status sdc__file_sync(const struct sdc_file *f, struct sdc_error *err) {
+enum sdc_status sdc__file_truncate(struct sdc_file *f, uint64_t size, struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = set_size(f, fd, size, err);
+    sdc__file_let(f);
+    return st;
+}
+
+static enum sdc_status sync_file(const struct sdc_file *f, int fd, struct sdc_error *err) {
     int code;
     /* after a failed fsync the kernel may have dropped the pages: never retried, always reported;
      * but one that was interrupted has not failed yet */
     do {
         code = sdc__io_before(SDC_IO_OP_SYNC, f->path);
-        if (!code && fsync(f->fd) != 0)
+        if (!code && fsync(fd) != 0)
             code = errno;
     } while (code == EINTR);
     if (code)
@@ -233,10 +285,19 @@ enum sdc_status sdc__file_sync(const struct sdc_file *f, struct sdc_error *err) 
     return SDC_OK;
 }
 
-enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive, struct sdc_error *err) {
+enum sdc_status sdc__file_sync(const struct sdc_file *f, struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = sync_file(f, fd, err);
+    sdc__file_let(f);
+    return st;
+}
+
+static enum sdc_status lock_file(struct sdc_file *f, int fd, bool exclusive,
+                                 struct sdc_error *err) {
     int rc;
     do
-        rc = flock(f->fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
+        rc = flock(fd, (exclusive ? LOCK_EX : LOCK_SH) | LOCK_NB);
     while (rc != 0 && errno == EINTR);
     if (rc == 0)
         return SDC_OK;
@@ -247,6 +308,16 @@ enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive, struct sdc_er
     if (code == ENOLCK || code == ENOSYS || code == EOPNOTSUPP || code == EINVAL)
         return SDC_ERR_SYS(err, SDC_UNSUPPORTED, code, "%s: its file system has no locks", f->path);
     return SDC_ERR_SYS(err, SDC_IO, code, "%s: lock", f->path);
+}
+
+enum sdc_status sdc__file_lock(struct sdc_file *f, bool exclusive, struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = lock_file(f, fd, exclusive, err);
+    if (st == SDC_OK && f->pooled)
+        sdc__pooled_locked(f->pooled, exclusive);
+    sdc__file_let(f);
+    return st;
 }
 
 /* The next bytes that are stored from `at` on, before `size`; holes read as zeros anyway. */
@@ -359,11 +430,11 @@ enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
     return st;
 }
 
-enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
-                              struct sdc_error *err) {
+static enum sdc_status map_file(const struct sdc_file *f, int fd, struct sdc_map *map,
+                                struct sdc_error *err) {
     *map = (struct sdc_map){0};
     struct stat s;
-    if (fstat(f->fd, &s) != 0)
+    if (fstat(fd, &s) != 0)
         return SDC_ERR_SYS(err, SDC_IO, errno, "%s: stat", f->path);
     if ((uint64_t)s.st_size < f->size)
         return SDC_ERR(err, SDC_INVALID, "%s: became shorter: %llu bytes, had %llu", f->path,
@@ -372,11 +443,20 @@ enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
         return SDC_ERR(err, SDC_LIMIT, "%s: too large to map", f->path);
     if (f->size == 0)
         return SDC_OK;
-    void *p = mmap(NULL, (size_t)f->size, PROT_READ, MAP_PRIVATE, f->fd, 0);
+    void *p = mmap(NULL, (size_t)f->size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (p == MAP_FAILED)
         return SDC_ERR_SYS(err, SDC_IO, errno, "%s: map", f->path);
     *map = (struct sdc_map){.data = p, .size = (size_t)f->size};
     return SDC_OK;
+}
+
+enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
+                              struct sdc_error *err) {
+    int fd;
+    SDC_TRY(sdc__file_hold(f, &fd, err));
+    enum sdc_status st = map_file(f, fd, map, err);
+    sdc__file_let(f);
+    return st;
 }
 
 void sdc__file_unmap(struct sdc_map *map) {

@@ -35,10 +35,13 @@ enum sdc_file_mode {
     SDC_FILE_APPEND  /* created if missing; sdc__file_append goes to its end */
 };
 
+struct sdc_pooled;
+
 struct sdc_file {
-    int fd;        /* -1: not open */
-    uint64_t size; /* when opened; grows with writes through this object */
-    char *path;    /* owned */
+    int fd;                    /* -1: not open, or of a pool */
+    uint64_t size;             /* when opened; grows with writes through this object */
+    char *path;                /* owned */
+    struct sdc_pooled *pooled; /* NULL: stays open; owned */
 };
 
 #define SDC_FILE_INIT                                                                              \
@@ -53,6 +56,26 @@ enum sdc_status sdc__file_open(const char *path, enum sdc_file_mode mode, struct
 enum sdc_status sdc__file_temp(struct sdc_file *f, struct sdc_error *err) SDC_MUST_CHECK;
 /* Accepts a file that is not open; releases locks. */
 void sdc__file_close(struct sdc_file *f);
+
+/* Open, or one of a pool, which is opened when needed. */
+bool sdc__file_is_open(const struct sdc_file *f);
+/* Its descriptor, which stays open until let. */
+enum sdc_status sdc__file_hold(const struct sdc_file *f, int *fd,
+                               struct sdc_error *err) SDC_MUST_CHECK;
+void sdc__file_let(const struct sdc_file *f);
+
+/* Files of which only so many are open at a time as the limit on descriptors allows; the others are
+ * opened again when they are used, if they are still the same files (SDC_BUSY). A lock is given up
+ * while its file is closed, and taken again. All functions on files but sdc__file_copy take those
+ * of a pool; several threads may read them. Close its files before the pool is freed. NULL: no
+ * memory. */
+struct sdc_file_pool;
+struct sdc_file_pool *sdc__file_pool_new(void) SDC_MUST_CHECK;
+void sdc__file_pool_free(struct sdc_file_pool *pool); /* accepts NULL */
+/* SDC_FILE_READ or SDC_FILE_UPDATE; as sdc__file_open. */
+enum sdc_status sdc__file_pool_open(struct sdc_file_pool *pool, const char *path,
+                                    enum sdc_file_mode mode, struct sdc_file *f,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Exactly len bytes from or to this offset, looping over short counts and EINTR, at most 1 GiB in a
  * system call. A read past the end is SDC_INVALID ("truncated"), with the offset. */

@@ -4,7 +4,9 @@
 files under few descriptors."""
 import json
 import os
+import resource
 import shutil
+import struct
 import subprocess
 import sys
 import traceback
@@ -163,6 +165,37 @@ def test_one_name_for_all_ways():
     shutil.copy("two/model.safetensors.index.json", "two/other.safetensors.index.json")
     for way in ("two/model.safetensors.index.json", "two/other.safetensors.index.json"):
         assert json.loads(run("seal", way, "--json"))["seal"] == way + ".seal"
+
+
+def few_descriptors():
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, 256))
+
+
+def test_more_files_than_descriptors():
+    """1,500 shards under a limit of 256 open files."""
+    n = 1500
+    names = [f"m-{i:05}-of-{n:05}.safetensors" for i in range(1, n + 1)]
+    os.mkdir("many")
+    for i, name in enumerate(names):
+        header = json.dumps({f"t{i:04}": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+        with open(os.path.join("many", name), "wb") as f:
+            f.write(struct.pack("<Q", len(header)) + header + struct.pack("<4f", *range(i, i + 4)))
+    shutil.copytree("many", "clean")
+    def few(*args, **more):
+        return run(*args, **more, preexec_fn=few_descriptors)
+    listing = json.loads(few("inspect", "many", "--json"))["files"][0]
+    assert len(listing["tensors"]) == n
+    few("seal", "many")
+    few("alter", "many", "--in-place", "--bits", "lsb:3", "--exhaustive", "--no-sync", out="6,000 altered")
+    few("diff", "many", "clean", code=1, out="6,000 bits")
+    few("verify", "many", code=1)
+    few("undo", "many.sdc.jsonl", "--no-sync", out="6,000 elements restored")
+    few("verify", "many", "--require-checksums")
+    few("diff", "many", "clean", out="identical")
+    few("alter", "many", "-o", "copy", "--bits", "lsb:3", "--exhaustive", "--no-sync", out="6,000 altered")
+    few("diff", "copy", "clean", code=1, out="6,000 bits")
+    few("undo", "copy.sdc.jsonl", "--no-sync")
+    few("diff", "copy", "clean", out="identical")
 
 
 def main():

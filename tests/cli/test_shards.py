@@ -83,7 +83,7 @@ def test_altered_copy_and_in_place():
 def test_nothing_chosen():
     """No site is a result too, whose record is read and undone like any other."""
     make("set")
-    for how in (["--flips", 0], ["--rate", 0], ["--tensors", "none"]):
+    for how in (["--flips", 0], ["--rate", 0], ["--not-tensors", "*"]):
         for where in (["-o", "out"], ["--in-place"]):
             shutil.rmtree("out", ignore_errors=True)
             record = json.loads(run("alter", "set", *where, *how, "--json"))["record"]
