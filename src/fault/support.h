@@ -120,8 +120,22 @@ enum sdc_status sdc__locate(const struct sdc_support *s, uint64_t *numbers, size
 /* The sites that choice->at lists. */
 enum sdc_status sdc__resolve_at(const struct sdc_support *s, const struct sdc_choice *choice,
                                 struct sdc_fault_list *list, struct sdc_error *err) SDC_MUST_CHECK;
-/* What operators draw besides sites, for the list in its order; sites: the stream of the sites. */
-enum sdc_status sdc__draw_values(const struct sdc_support *s, const struct sdc_rng *sites,
-                                 struct sdc_fault_list *list, struct sdc_error *err) SDC_MUST_CHECK;
+/* What operators draw besides sites, for the faults of a list in its order. */
+struct sdc_drawing {
+    const struct sdc_support *s; /* borrowed */
+    struct sdc_rng rng;
+    struct sdc_values values; /* owned; of `look` */
+    size_t tensor;            /* of the support, that of the last fault */
+    bool needed;              /* does the operator draw anything? else adding does nothing */
+    bool several, look;
+};
+/* sites: the stream of the sites, as it was before them. */
+enum sdc_status sdc__drawing_init(struct sdc_drawing *d, const struct sdc_support *s,
+                                  const struct sdc_rng *sites,
+                                  struct sdc_error *err) SDC_MUST_CHECK;
+void sdc__drawing_release(struct sdc_drawing *d);
+/* The next n faults. */
+enum sdc_status sdc__drawing_add(struct sdc_drawing *d, struct sdc_fault *faults, size_t n,
+                                 struct sdc_error *err) SDC_MUST_CHECK;
 
 #endif

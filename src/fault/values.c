@@ -34,37 +34,41 @@ static void draw_once(const struct sdc_support *s, struct sdc_rng *rng,
     }
 }
 
-enum sdc_status sdc__draw_values(const struct sdc_support *s, const struct sdc_rng *sites,
-                                 struct sdc_fault_list *list, struct sdc_error *err) {
-    struct sdc_rng rng = *sites; /* the same seed, block and trial */
-    struct sdc_values v = {0};
-    enum sdc_status st = SDC_OK;
-    const bool look = s->rule.not_result != 0;
-    bool several = s->rule.op == SDC_OP_FLIP && s->rule.elements;
-    if (!several && s->rule.op != SDC_OP_RANDOM && s->rule.op != SDC_OP_SWAP)
-        return SDC_OK;
-    rng.counter[0] = SDC_RNG_FAULT_VALUES;
-    rng.counter[3] = 0;
-    rng.used = 4;
-    if (look)
-        SDC_TRY(sdc__values_init(&v, s, err));
-    const struct sdc_support_tensor *t = s->tensors;
-    for (size_t i = 0; st == SDC_OK && i < list->n; i++) {
-        struct sdc_fault *f = &list->faults[i];
-        const struct sdc_tensor_desc *d = s->descs[f->tensor];
+enum sdc_status sdc__drawing_init(struct sdc_drawing *d, const struct sdc_support *s,
+                                  const struct sdc_rng *sites, struct sdc_error *err) {
+    *d = (struct sdc_drawing){.s = s, .rng = *sites}; /* the same seed, block and trial */
+    d->several = s->rule.op == SDC_OP_FLIP && s->rule.elements;
+    d->needed = d->several || s->rule.op == SDC_OP_RANDOM || s->rule.op == SDC_OP_SWAP;
+    d->look = s->rule.not_result != 0;
+    d->rng.counter[0] = SDC_RNG_FAULT_VALUES;
+    d->rng.counter[3] = 0;
+    d->rng.used = 4;
+    if (d->needed && d->look)
+        SDC_TRY(sdc__values_init(&d->values, s, err));
+    return SDC_OK;
+}
+
+void sdc__drawing_release(struct sdc_drawing *d) {
+    sdc__values_release(&d->values);
+}
+
+enum sdc_status sdc__drawing_add(struct sdc_drawing *d, struct sdc_fault *faults, size_t n,
+                                 struct sdc_error *err) {
+    const struct sdc_support *s = d->s;
+    for (size_t i = 0; d->needed && i < n; i++) {
+        struct sdc_fault *f = &faults[i];
+        const struct sdc_tensor_desc *desc = s->descs[f->tensor];
         uint64_t times = f->value, raw = 0;
-        while (t->tensor != f->tensor)
-            t++;
-        if (look)
-            st = sdc__values_get(&v, f->tensor, f->elem, &raw, err);
-        if (st != SDC_OK)
-            break;
+        while (s->tensors[d->tensor].tensor != f->tensor)
+            d->tensor++;
+        if (d->look)
+            SDC_TRY(sdc__values_get(&d->values, f->tensor, f->elem, &raw, err));
         do
-            draw_once(s, &rng, d, t->named, times, f);
-        while (look && sdc__refused(&s->rule, d->dtype, sdc_fault_apply(f, d->dtype, raw, 0)));
-        if (several)
+            draw_once(s, &d->rng, desc, s->tensors[d->tensor].named, times, f);
+        while (d->look &&
+               sdc__refused(&s->rule, desc->dtype, sdc_fault_apply(f, desc->dtype, raw, 0)));
+        if (d->several)
             f->value = 0;
     }
-    sdc__values_release(&v);
-    return st;
+    return SDC_OK;
 }
