@@ -53,6 +53,9 @@ struct sdc_alter_options {
     const struct sdc_fault_list *list; /* not NULL: these faults (tensor = index in the checkpoint)
                                           instead of drawing; choice is only recorded */
     const char *origin;                /* for the record: where the list is from; may be NULL */
+    unsigned threads;                  /* 0: one for each processor; results are the same */
+    size_t max_changes; /* not 0: the result need not list more changes than these. With no_record
+                           many sites are then altered without any list of them */
 };
 
 struct sdc_alter_result {
@@ -73,6 +76,7 @@ struct sdc_alter_result {
                             once (of the same user, to root of all; not looked for with no_sync) */
     uint64_t mapper;     /* the lowest process id of them */
     char *record;        /* path of the record; NULL if none; free with sdc_text_free */
+    uint64_t elements;   /* planned; of each the result lists a change, but see max_changes */
     struct sdc_record_change *changes; /* by tensor and element; owned with their texts */
     size_t n_changes;
 };

@@ -13,7 +13,7 @@ void sdc_alter_result_release(struct sdc_alter_result *r) {
 }
 
 static enum sdc_status find_mappers(struct sdc_job *job, struct sdc_error *err) {
-    if (job->options->output || job->plan.n_recoded > 0 || job->patches.n == 0)
+    if (job->options->output || job->plan.n_recoded > 0 || (job->patches.n == 0 && !job->plan.bulk))
         return SDC_OK; /* what is mapped is not written to */
     if (job->options->no_sync)
         return SDC_OK; /* looking takes a fraction of a millisecond for each process */
@@ -22,13 +22,19 @@ static enum sdc_status find_mappers(struct sdc_job *job, struct sdc_error *err) 
 
 static enum sdc_status in_place(struct sdc_job *job, struct sdc_error *err) {
     struct sdc_file *f;
+    enum sdc_status st;
     if (!job->plan.is_set) /* locked even where nothing is to be changed */
         SDC_TRY(sdc__job_target(job, 0, &f, err));
-    SDC_TRY(sdc__job_values(job, err));
-    SDC_TRY(find_mappers(job, err));
-    SDC_TRY(sdc__job_identities(job, NULL, err));
-    SDC_TRY(sdc__job_write_record(job, sdc_ckpt_name(job->plan.ckpt), err));
-    enum sdc_status st = sdc__job_patch(job, NULL, err);
+    if (job->plan.bulk) {
+        SDC_TRY(find_mappers(job, err));
+        st = sdc__job_bulk(job, err);
+    } else {
+        SDC_TRY(sdc__job_values(job, err));
+        SDC_TRY(find_mappers(job, err));
+        SDC_TRY(sdc__job_identities(job, NULL, err));
+        SDC_TRY(sdc__job_write_record(job, sdc_ckpt_name(job->plan.ckpt), err));
+        st = sdc__job_patch(job, NULL, err);
+    }
     if (st == SDC_OK)
         return sdc__job_finish_record(job, err);
     if (sdc__job_restore(job)) {
@@ -69,7 +75,7 @@ static const char *readers_of(const char *format) {
 
 static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
     uint64_t unchanged = 0, mended = 0;
-    for (size_t i = 0; i < job->plan.n_changes; i++)
+    for (size_t i = 0; i < job->plan.n_changes && !job->plan.bulk; i++)
         unchanged += job->plan.changes[i].old_raw == job->plan.changes[i].new_raw;
     for (size_t i = 0; i < job->mending.n; i++)
         mended += job->mending.items[i].old_raw != job->mending.items[i].new_raw;
@@ -81,7 +87,8 @@ static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
         .happened = job->plan.happened,
         .altered = job->n_altered,
         .altered_bits = job->n_bits,
-        .unchanged = unchanged,
+        .unchanged = job->plan.bulk ? job->n_elements - job->n_altered : unchanged,
+        .elements = job->plan.bulk ? job->n_elements : job->plan.n_changes,
         .mended = mended,
         .stale_sums = job->mending.n_stale + job->n_stale,
         .stale_readers =

@@ -48,6 +48,9 @@ bool sdc__stamp_names(const struct sdc_stamp *stamp, const char *path) {
 }
 
 void sdc__plan_release(struct sdc_plan *plan) {
+    sdc__bulk_free(plan->bulk);
+    sdc_support_free(plan->support);
+    sdc__free(plan->descs);
     sdc__free(plan->changes);
     sdc__free(plan->files);
     sdc__free(plan->stamps);
@@ -228,9 +231,9 @@ static enum sdc_status make_room(struct filling *fill, uint64_t n_tasks, struct 
     return SDC_OK;
 }
 
-static enum sdc_status fill(struct sdc_ckpt *ckpt, const struct sdc_fault_list *list,
-                            struct sdc_plan *plan, struct sdc_error *err) {
-    struct filling filling = {.ckpt = ckpt, .list = list, .plan = plan};
+enum sdc_status sdc__plan_list(struct sdc_plan *plan, const struct sdc_fault_list *list,
+                               struct sdc_error *err) {
+    struct filling filling = {.ckpt = plan->ckpt, .list = list, .plan = plan};
     size_t slots[SDC_MAX_THREADS];
     const uint64_t n_tasks = (list->n + SLICE - 1) / SLICE;
     struct sdc_parallel run = {.n_tasks = n_tasks,
@@ -269,41 +272,48 @@ static struct sdc_at *sites_by_name(const struct sdc_ckpt *ckpt, const struct sd
     return at;
 }
 
-static enum sdc_status draw(struct sdc_ckpt *ckpt, const struct sdc_choice *choice,
-                            const struct sdc_alter_options *options, struct sdc_plan *plan,
-                            struct sdc_fault_list *list, struct sdc_error *err) {
-    size_t n = sdc_ckpt_count(ckpt);
-    const struct sdc_tensor_desc **descs = sdc__alloc(n, sizeof *descs);
+/* The sites, as a list or, where they are many and the options let them, without one. */
+static enum sdc_status draw_sites(const struct sdc_choice *choice,
+                                  const struct sdc_alter_options *options, struct sdc_plan *plan,
+                                  struct sdc_fault_list *list, struct sdc_error *err) {
+    struct sdc_rng rng;
+    if (sdc__bulk_wanted(plan->support, choice, options))
+        SDC_TRY(sdc__bulk_new(plan->ckpt, plan->support, choice, options, &plan->bulk, err));
+    if (plan->bulk)
+        return SDC_OK;
+    sdc_rng_init(&rng, options->seed, SDC_RNG_FAULT_SITES, options->block, options->trial);
+    return sdc_fault_list_draw(plan->support, choice, &rng, list, err);
+}
+
+static enum sdc_status draw(struct sdc_plan *plan, const struct sdc_choice *choice,
+                            const struct sdc_alter_options *options, struct sdc_fault_list *list,
+                            struct sdc_error *err) {
+    size_t n = sdc_ckpt_count(plan->ckpt);
+    plan->descs = sdc__alloc(n, sizeof *plan->descs);
     struct sdc_choice named = *choice;
-    named.at = sites_by_name(ckpt, choice);
-    enum sdc_status st = descs && named.at ? SDC_OK : SDC_NOMEM(err, "the tensors");
+    named.at = sites_by_name(plan->ckpt, choice);
+    enum sdc_status st = plan->descs && named.at ? SDC_OK : SDC_NOMEM(err, "the tensors");
     for (size_t i = 0; st == SDC_OK && i < n; i++)
-        descs[i] = sdc_ckpt_tensor(ckpt, i);
-    struct sdc_support *support = NULL;
+        plan->descs[i] = sdc_ckpt_tensor(plan->ckpt, i);
     const char *unmatched = NULL;
     if (st == SDC_OK && !options->list) /* a list may come with the patterns of another file */
-        unmatched =
-            sdc_tensor_unmatched(descs, n, (const char *const *)choice->tensors, choice->n_tensors);
+        unmatched = sdc_tensor_unmatched(plan->descs, n, (const char *const *)choice->tensors,
+                                         choice->n_tensors);
     if (unmatched)
         st = SDC_ERR(err, SDC_USAGE, "tensors: no tensor of it is called '%s'", unmatched);
     if (st == SDC_OK)
-        st = sdc_support_new(descs, n, &named, &support, err);
+        st = sdc_support_new(plan->descs, n, &named, &plan->support, err);
     if (st == SDC_OK && choice->not_result && !options->list)
-        st = sdc_support_reduce(support, read_values, ckpt, err);
+        st = sdc_support_reduce(plan->support, read_values, plan->ckpt, err);
     if (st == SDC_OK) {
-        plan->support_sites = sdc_support_sites(support);
-        plan->removed_sites = sdc_support_removed(support);
-        if (!options->list) {
-            struct sdc_rng rng;
-            sdc_rng_init(&rng, options->seed, SDC_RNG_FAULT_SITES, options->block, options->trial);
-            st = sdc_fault_list_draw(support, &named, &rng, list, err);
-        }
+        plan->support_sites = sdc_support_sites(plan->support);
+        plan->removed_sites = sdc_support_removed(plan->support);
+        if (!options->list)
+            st = draw_sites(&named, options, plan, list, err);
     }
-    sdc_support_free(support);
     sdc__free(named.at);
-    sdc__free(descs);
     if (st != SDC_OK)
-        sdc_error_prefix(err, "%s", sdc_ckpt_path(ckpt));
+        sdc_error_prefix(err, "%s", sdc_ckpt_path(plan->ckpt));
     return st;
 }
 
@@ -379,9 +389,11 @@ enum sdc_status sdc__plan_make(const char *path, const struct sdc_choice *choice
     plan->is_set = sdc_ckpt_is_set(plan->ckpt);
     SDC_TRY_OUT(st, stamp_all(plan, is_file && !plan->is_set ? &before : NULL, err));
     snprintf(plan->format, sizeof plan->format, "%s", sdc_ckpt_format(plan->ckpt));
-    SDC_TRY_OUT(st, draw(plan->ckpt, choice, options, plan, &drawn, err));
+    SDC_TRY_OUT(st, draw(plan, choice, options, &drawn, err));
+    if (plan->bulk)
+        goto out;
     const struct sdc_fault_list *list = options->list ? options->list : &drawn;
-    SDC_TRY_OUT(st, fill(plan->ckpt, list, plan, err));
+    SDC_TRY_OUT(st, sdc__plan_list(plan, list, err));
     st = check_bytes(path, list, !options->list, plan, err);
 out:
     sdc_fault_list_release(&drawn);

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 #include <time.h>
 
+#include "alter/bulk.h"
 #include "io/io.h"
 #include "sdc/alter.h"
 #include "sdc/ckpt.h"
@@ -41,6 +42,10 @@ struct sdc_plan {
     uint64_t support_sites, removed_sites;
     uint64_t n_sites;
     uint64_t attempts, happened;
+    /* Many sites without a record: not NULL, and no changes are listed. With what it borrows. */
+    struct sdc_bulk *bulk;
+    struct sdc_support *support;
+    const struct sdc_tensor_desc **descs;
     /* One block with the texts it points to, so that sdc__free(changes) frees all; sorted by
      * (tensor, element). Until the file's values are read old_raw is 0, and new_raw what the fault
      * carries as its value, or the value that is taken from another element. */
@@ -51,6 +56,9 @@ struct sdc_plan {
 
 enum sdc_status sdc__plan_make(const char *path, const struct sdc_choice *choice,
                                const struct sdc_alter_options *options, struct sdc_plan *plan,
+                               struct sdc_error *err) SDC_MUST_CHECK;
+/* The changes of these faults, with room for their texts; n_sites and the like from the list. */
+enum sdc_status sdc__plan_list(struct sdc_plan *plan, const struct sdc_fault_list *list,
                                struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__plan_release(struct sdc_plan *plan);
 

@@ -86,6 +86,10 @@ static enum sdc_status fill_file(struct sdc_job *job, struct file_copy *c, struc
     SDC_TRY(narrow_mode(&c->from, &c->to, err));
     SDC_TRY(sdc__file_copy(&c->from, &c->to.file, err));
     SDC_TRY(sdc__stamp_check(&c->from, &job->plan.stamps[0], err));
+    if (job->plan.bulk) {
+        SDC_TRY(sdc__job_bulk(job, err));
+        return sdc__stamp_take(&c->to.file, &c->stamp, err);
+    }
     SDC_TRY(sdc__job_recoded_values(job, err));
     SDC_TRY(sdc__job_recode(job, temporary, err));
     SDC_TRY(sdc__job_values(job, err));

@@ -241,6 +241,7 @@ enum sdc_status sdc__job_identities(struct sdc_job *job, const struct sdc_file *
 }
 
 static void count(struct sdc_job *job) {
+    job->n_elements = job->plan.n_changes;
     job->n_altered = job->n_bits = 0;
     for (size_t i = 0; i < job->plan.n_changes; i++) {
         const struct sdc_record_change *c = &job->plan.changes[i];
@@ -267,7 +268,31 @@ enum sdc_status sdc__job_patch(struct sdc_job *job, const char *reopen, struct s
     return SDC_OK;
 }
 
+/* The changes that are shown, of those that were not listed. */
+static enum sdc_status list_first(struct sdc_job *job, struct sdc_error *err) {
+    const struct sdc_bulk_sample first = sdc__bulk_first(job->plan.bulk);
+    SDC_TRY(sdc__plan_list(&job->plan, &first.list, err));
+    for (size_t i = 0; i < job->plan.n_changes; i++) {
+        job->plan.changes[i].old_raw = first.old_raw[i];
+        job->plan.changes[i].new_raw = first.new_raw[i];
+    }
+    return SDC_OK;
+}
+
+enum sdc_status sdc__job_bulk(struct sdc_job *job, struct sdc_error *err) {
+    struct sdc_bulk_counts counts;
+    struct sdc_file *f;
+    SDC_TRY(sdc__job_target(job, 0, &f, err));
+    SDC_TRY(sdc__bulk_alter(job->plan.bulk, f, !job->options->no_sync, &counts, err));
+    job->n_elements = counts.elements;
+    job->n_altered = counts.altered;
+    job->n_bits = counts.bits;
+    return list_first(job, err);
+}
+
 bool sdc__job_restore(struct sdc_job *job) {
+    if (job->plan.bulk)
+        return sdc__bulk_restore(job->plan.bulk, &job->files[0], !job->options->no_sync);
     bool restored = true;
     for (unsigned i = 0; i < job->n_files; i++) {
         size_t n;

@@ -31,7 +31,7 @@ struct sdc_job {
     bool has_after;
     struct sdc_file_identity after;
     char *record; /* path once it is written; owned */
-    uint64_t n_altered, n_bits;
+    uint64_t n_elements, n_altered, n_bits;
     struct sdc_mappers mappers; /* of files that are altered in place */
 };
 
@@ -57,6 +57,8 @@ enum sdc_status sdc__job_identities(struct sdc_job *job, const struct sdc_file *
 /* Writes, syncs, reads back. reopen: path of the copy, to read what was written anew; or NULL. */
 enum sdc_status sdc__job_patch(struct sdc_job *job, const char *reopen,
                                struct sdc_error *err) SDC_MUST_CHECK;
+/* All of it for a plan without a list. */
+enum sdc_status sdc__job_bulk(struct sdc_job *job, struct sdc_error *err) SDC_MUST_CHECK;
 /* Puts the old values back after a failure in place; true if the files are as before. */
 bool sdc__job_restore(struct sdc_job *job);
 /* file: name of what holds the changes. */

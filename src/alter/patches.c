@@ -10,7 +10,7 @@
 #include "base/parallel.h"
 #include "sdc/num.h"
 
-#define BLOCK ((size_t)1 << 20)   /* bytes of one read or write */
+#define BLOCK SDC_PATCHES_BLOCK
 #define GAP   4096                /* patches nearer than this are read together */
 #define JOIN  4096                /* changed bytes nearer than this are written together */
 #define EDGE  ((size_t)64 * 1024) /* bytes of head and tail in an identity */
@@ -44,8 +44,10 @@ void sdc__patch_text(const struct sdc_patch *p, char text[SDC_SITE_TEXT]) {
     if (p->change)
         snprintf(text, SDC_SITE_TEXT, "%s%s", p->change->tensor,
                  p->change->index ? p->change->index : "");
-    else
+    else if (p->mended)
         snprintf(text, SDC_SITE_TEXT, "the %s of %s", p->mended->kind, p->mended->what);
+    else
+        snprintf(text, SDC_SITE_TEXT, "the element at byte %llu", (unsigned long long)p->offset);
 }
 
 uint64_t sdc__patch_value(const struct sdc_patch *p, enum sdc_side side) {
@@ -353,6 +355,29 @@ enum sdc_status sdc__patches_check(const struct sdc_patch *p, size_t n, const st
                               (unsigned long long)sdc__patch_value(&p[i], side),
                               (unsigned long long)p[i].now);
         }
+    return SDC_OK;
+}
+
+static void load_all(struct sdc_patch *p, size_t n, const unsigned char *block) {
+    for (size_t k = 0; k < n; k++)
+        p[k].now = load(&p[k], block + (p[k].offset - p[0].offset));
+}
+
+enum sdc_status sdc__patches_change(struct sdc_patch *p, size_t n, struct sdc_file *f,
+                                    unsigned char *block, sdc__patches_seen *seen, void *user,
+                                    struct sdc_error *err) {
+    for (size_t i = 0, next; i < n; i = next) {
+        uint64_t end;
+        next = group(p, n, i, &end);
+        const size_t len = (size_t)(end - p[i].offset);
+        SDC_TRY(sdc__file_read(f, p[i].offset, block, len, err));
+        load_all(p + i, next - i, block);
+        seen(user, p, i, next - i);
+        SDC_TRY(write_group(p + i, next - i, f, SDC_SIDE_NEW, block, err));
+        SDC_TRY(sdc__file_read(f, p[i].offset, block, len, err));
+        load_all(p + i, next - i, block);
+        SDC_TRY(sdc__patches_check(p + i, next - i, f, SDC_SIDE_NEW, err));
+    }
     return SDC_OK;
 }
 

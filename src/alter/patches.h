@@ -63,6 +63,15 @@ uint64_t sdc__patch_value(const struct sdc_patch *p, enum sdc_side side);
 enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
                                    enum sdc_side side, bool known,
                                    struct sdc_error *err) SDC_MUST_CHECK;
+/* Called with patches first to first + n of p when their `now` has been read: sets their old_raw
+ * and new_raw. */
+typedef void sdc__patches_seen(void *user, struct sdc_patch *p, size_t first, size_t n);
+#define SDC_PATCHES_BLOCK ((size_t)1 << 20) /* bytes of one read or write */
+/* Group by group: reads, asks for the new values, writes them and reads them back; by the calling
+ * thread alone. block: memory of SDC_PATCHES_BLOCK. */
+enum sdc_status sdc__patches_change(struct sdc_patch *p, size_t n, struct sdc_file *f,
+                                    unsigned char *block, sdc__patches_seen *seen, void *user,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
 /* After reading: SDC_IO naming the first patch whose value is not that of this side. */
 enum sdc_status sdc__patches_check(const struct sdc_patch *p, size_t n, const struct sdc_file *f,
                                    enum sdc_side side, struct sdc_error *err) SDC_MUST_CHECK;

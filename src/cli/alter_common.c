@@ -61,8 +61,8 @@ static enum sdc_status print_changes(struct sdc_cli *cli, const struct sdc_alter
         change_row(&table, &r->changes[i], &bits);
     sdc__buf_release(&bits);
     SDC_TRY(sdc_text_table_print(&table, cli->out, err));
-    if (shown < r->n_changes)
-        fprintf(cli->out, "  and %s more%s\n", sdc_text_of_count(r->n_changes - shown, count),
+    if (shown < r->elements)
+        fprintf(cli->out, "  and %s more%s\n", sdc_text_of_count(r->elements - shown, count),
                 r->record ? ", all in the record" : ", shown with --verbose");
     return SDC_OK;
 }
@@ -74,7 +74,7 @@ static void print_summary(struct sdc_cli *cli, const struct sdc_cli_alter_args *
     fprintf(cli->out, "%s: ", a->output ? a->output : file);
     if (a->dry_run)
         fprintf(cli->out, "%s would be altered",
-                sdc_text_of_count(r->n_changes - r->unchanged, count));
+                sdc_text_of_count(r->elements - r->unchanged, count));
     else
         fprintf(cli->out, "%s altered (%s bit%s)", sdc_text_of_count(r->altered, count),
                 sdc_text_of_count(r->altered_bits, bits), sdc_text_plural(r->altered_bits));
@@ -220,7 +220,7 @@ static enum sdc_status check_args(const struct sdc_cli_alter_args *a, struct sdc
     return SDC_OK;
 }
 
-enum sdc_status sdc_cli_alter_init(const struct sdc_cli_alter_args *a,
+enum sdc_status sdc_cli_alter_init(const struct sdc_cli *cli, const struct sdc_cli_alter_args *a,
                                    struct sdc_alter_options *options, struct sdc_cli_ckpt *open,
                                    struct sdc_error *err) {
     *open = (struct sdc_cli_ckpt){0};
@@ -234,6 +234,9 @@ enum sdc_status sdc_cli_alter_init(const struct sdc_cli_alter_args *a,
                                           .keep_original = a->keep_original,
                                           .whole_digest = a->digest,
                                           .dry_run = a->dry_run,
-                                          .open = &open->options};
+                                          .open = &open->options,
+                                          .threads = (unsigned)a->threads};
+    if (!cli->verbose && !a->json)
+        options->max_changes = MAX_ROWS;
     return SDC_OK;
 }

@@ -15,6 +15,7 @@
 struct sdc_cli_alter_args {
     const char *output, *record;
     bool in_place, force, no_record, no_sync, keep_original, digest, dry_run, json;
+    uint64_t threads;
     struct sdc_cli_ckpt_args ckpt;
 };
 
@@ -38,13 +39,14 @@ struct sdc_cli_alter_args {
     {SDC_OPT_FLAG, "digest", 0, offsetof(type_, member_.digest), NULL, NULL,                       \
      "put the digest of the whole file into the record (reads all of it)", 0, 0, NULL},            \
     SDC_OPTS_CKPT(type_, member_.ckpt),                                                            \
+    SDC_OPT_THREADS(type_, member_.threads),                                                       \
     SDC_OPT_DRY_RUN(type_, member_.dry_run),                                                       \
     SDC_OPT_JSON(type_, member_.json)
 /* clang-format on */
 
 /* SDC_USAGE for options that contradict each other; else options is filled but for the seed and
  * open (initialised here; release it in any case). */
-enum sdc_status sdc_cli_alter_init(const struct sdc_cli_alter_args *a,
+enum sdc_status sdc_cli_alter_init(const struct sdc_cli *cli, const struct sdc_cli_alter_args *a,
                                    struct sdc_alter_options *options, struct sdc_cli_ckpt *open,
                                    struct sdc_error *err) SDC_MUST_CHECK;
 

@@ -68,7 +68,7 @@ static int run(struct sdc_cli *cli, const void *args) {
     char *sequence = NULL;
     sdc_choice_init(&choice);
     enum sdc_status st;
-    SDC_TRY_OUT(st, sdc_cli_alter_init(&a->common, &options, &open, &err));
+    SDC_TRY_OUT(st, sdc_cli_alter_init(cli, &a->common, &options, &open, &err));
     if (a->config || a->sequence)
         SDC_TRY_OUT(st, take_config(cli, a, &open, &choice, &list, &sequence, &err));
     SDC_TRY_OUT(st, sdc_cli_choice_add(&a->words, &choice, &err));

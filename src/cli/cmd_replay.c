@@ -22,7 +22,7 @@ static int run(struct sdc_cli *cli, const void *args) {
     struct sdc_cli_ckpt open;
     struct sdc_error err;
     enum sdc_status st;
-    SDC_TRY_OUT(st, sdc_cli_alter_init(&a->common, &options.alter, &open, &err));
+    SDC_TRY_OUT(st, sdc_cli_alter_init(cli, &a->common, &options.alter, &open, &err));
     SDC_TRY_OUT(st, sdc_cli_map(&a->map, &map, &err));
     options.map = map;
     SDC_TRY_OUT(st, sdc_replay(record, file, &options, &r, &err));

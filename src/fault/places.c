@@ -180,19 +180,33 @@ static const struct sdc_support_tensor *tensor_of(const struct sdc_places *p, ui
     return &p->s->tensors[low];
 }
 
-size_t sdc__places_cut(const struct sdc_places *p, size_t at) {
-    if (at == 0 || at >= p->n)
-        return at == 0 ? 0 : p->n;
-    const uint64_t before = place_at(p, at - 1);
-    const struct sdc_support_tensor *t = tensor_of(p, before);
-    const uint64_t step = sdc_dtype_bits(p->s->descs[t->tensor]->dtype) < 8 ? 8 : 1;
-    /* the place after the element, or after the eight */
-    uint64_t elems = ((before - t->first) / t->width / step + 1) * step;
-    elems = elems < t->n_elems ? elems : t->n_elems;
-    const uint64_t end = t->first + elems * t->width;
-    while (at < p->n && place_at(p, at) < end)
-        at++;
+/* The first number from `at` on whose place is not below `end`. */
+static size_t first_from(const struct sdc_places *p, size_t at, size_t high, uint64_t end) {
+    while (at < high) {
+        size_t middle = at + (high - at) / 2;
+        if (place_at(p, middle) < end)
+            at = middle + 1;
+        else
+            high = middle;
+    }
     return at;
+}
+
+size_t sdc__places_cut(const struct sdc_places *p, size_t at, size_t n) {
+    if (at >= p->n)
+        return p->n;
+    const struct sdc_support_tensor *t = tensor_of(p, place_at(p, at));
+    const uint64_t step = sdc_dtype_bits(p->s->descs[t->tensor]->dtype) < 8 ? 8 : 1;
+    size_t end = n < p->n - at ? at + n : p->n;
+    end = first_from(p, at, end, t->first + t->n_elems * t->width);
+    if (end == p->n)
+        return end;
+    /* the place after the element, or after the eight */
+    uint64_t elems = ((place_at(p, end - 1) - t->first) / t->width / step + 1) * step;
+    elems = elems < t->n_elems ? elems : t->n_elems;
+    while (end < p->n && place_at(p, end) < t->first + elems * t->width)
+        end++;
+    return end;
 }
 
 void sdc__places_faults(const struct sdc_places *p, size_t first, size_t end,

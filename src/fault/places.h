@@ -5,7 +5,7 @@
  *
  *     sdc__places_draw(support, &choice, &rng, &places, &err);
  *     for (size_t at = 0, end; at < places.n; at = end) {
- *         end = sdc__places_cut(&places, at + SOME);
+ *         end = sdc__places_cut(&places, at, SOME);
  *         sdc__places_faults(&places, at, end, &list);
  *         sdc__drawing_add(&drawing, list.faults, list.n, &err);
  *     }
@@ -33,9 +33,9 @@ enum sdc_status sdc__places_draw(const struct sdc_support *s, const struct sdc_c
                                  struct sdc_rng *rng, struct sdc_places *places,
                                  struct sdc_error *err) SDC_MUST_CHECK;
 void sdc__places_release(struct sdc_places *places);
-/* The first number from `at` on, at most n, where a run may end: no element, and of types under 8
- * bits no eight elements, have places on both sides. */
-size_t sdc__places_cut(const struct sdc_places *places, size_t at);
+/* Where a run of about n places from `at` on may end, which is after `at`: it is in one tensor, and
+ * no element, of types under 8 bits no eight elements, have places on both sides. */
+size_t sdc__places_cut(const struct sdc_places *places, size_t at, size_t n);
 /* The faults of the places from `first` to before `end`, both of them cuts, added to a list with
  * room for as many. From several threads at a time. */
 void sdc__places_faults(const struct sdc_places *places, size_t first, size_t end,
