@@ -120,6 +120,25 @@ struct sdc_run_golden {
     char **state; /* [ranks] whole-state digests, 32 hex digits each (events: "state") */
 };
 
+/* When a schedule of the learning rate takes a step of its own. */
+enum sdc_schedule_unit { SDC_UNIT_EPOCH, SDC_UNIT_STEP };
+
+/* Options of all schedules, each with its own (PyTorch's names; protocol of the native trainer:
+ * chained form of torch.optim.lr_scheduler). Warm-up goes with any. */
+struct sdc_run_schedule {
+    enum sdc_schedule_unit unit;
+    uint32_t step_size;   /* step */
+    double gamma;         /* step, multi-step */
+    uint64_t *milestones; /* multi-step: ascending */
+    size_t n_milestones;
+    uint32_t t_max; /* cosine */
+    double eta_min;
+    double factor, threshold, min_lr; /* plateau */
+    uint32_t patience, cooldown;
+    uint32_t warmup_steps; /* training steps, 0: none */
+    double warmup_factor;  /* of the first step's rate, above 0, at most 1 */
+};
+
 struct sdc_run {
     char *trial; /* id, any text without control characters; names the run in messages */
 
@@ -148,7 +167,8 @@ struct sdc_run {
         bool nesterov;
         double beta1, beta2, eps; /* Adam's and AdamW's */
     } optimizer;
-    char *schedule; /* "constant" */
+    char *schedule; /* "constant", "step", "multi-step", "cosine", "plateau" */
+    struct sdc_run_schedule schedule_options;
 
     uint32_t ranks;     /* N, 1 to SDC_MAX_RANKS */
     uint32_t batch;     /* samples per rank and step */

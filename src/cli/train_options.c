@@ -11,6 +11,9 @@
 
 static const char *const kernel_names[] = {"onednn", "ref", NULL};
 static const char *const optimizer_names[] = {"sgd", "adam", "adamw", NULL};
+static const char *const schedule_names[] = {"constant", "step",    "multi-step",
+                                             "cosine",   "plateau", NULL};
+static const char *const unit_names[] = {"epoch", "step", NULL};
 static const char *const format_names[] = {"hdf5", "safetensors", NULL};
 static const char *const compression_names[] = {"none", "fp16", NULL};
 static const char *const fusion_names[] = {"ready", "timed", NULL};
@@ -58,6 +61,31 @@ const struct sdc_opt train_option_table[] = {
     {SDC_OPT_F64, "beta1", 0, AT(beta1), "X", "0.9", "of Adam's first moment", 0, 0, NULL},
     {SDC_OPT_F64, "beta2", 0, AT(beta2), "X", "0.999", "of Adam's second moment", 0, 0, NULL},
     {SDC_OPT_F64, "eps", 0, AT(eps), "X", "1e-8", "added to Adam's denominator", 0, 0, NULL},
+    {SDC_OPT_ENUM, "schedule", 0, AT(schedule), "NAME", "constant",
+     "of the learning rate, as torch.optim.lr_scheduler", 0, 0, schedule_names},
+    {SDC_OPT_ENUM, "schedule-unit", 0, AT(schedule_unit), "UNIT", "epoch",
+     "when the schedule takes a step", 0, 0, unit_names},
+    {SDC_OPT_U64, "step-size", 0, AT(step_size), "N", "30", "schedule step: units between changes",
+     1, INT32_MAX, NULL},
+    {SDC_OPT_F64, "gamma", 0, AT(gamma), "X", "0.1", "schedules step, multi-step: factor", 0, 0,
+     NULL},
+    {SDC_OPT_LIST, "milestone", 0, AT(milestones), "N", NULL,
+     "schedule multi-step: change after N units", 0, 0, NULL},
+    {SDC_OPT_U64, "t-max", 0, AT(t_max), "N", "10", "schedule cosine: units to the least rate", 1,
+     INT32_MAX, NULL},
+    {SDC_OPT_F64, "eta-min", 0, AT(eta_min), "X", "0", "schedule cosine: least rate", 0, 0, NULL},
+    {SDC_OPT_F64, "factor", 0, AT(factor), "X", "0.1", "schedule plateau: factor", 0, 0, NULL},
+    {SDC_OPT_U64, "patience", 0, AT(patience), "N", "10",
+     "schedule plateau: units without a better training loss", 0, INT32_MAX, NULL},
+    {SDC_OPT_F64, "threshold", 0, AT(threshold), "X", "1e-4",
+     "schedule plateau: by how much a loss must be lower, relative", 0, 0, NULL},
+    {SDC_OPT_U64, "cooldown", 0, AT(cooldown), "N", "0",
+     "schedule plateau: units after a change that do not count", 0, INT32_MAX, NULL},
+    {SDC_OPT_F64, "min-lr", 0, AT(min_lr), "X", "0", "schedule plateau: least rate", 0, 0, NULL},
+    {SDC_OPT_U64, "warmup", 0, AT(warmup), "N", "0", "training steps of a linear warm-up, 0 = none",
+     0, INT32_MAX, NULL},
+    {SDC_OPT_F64, "warmup-factor", 0, AT(warmup_factor), "X", "0.3333333333333333",
+     "of the rate at the first step of the warm-up", 0, 0, NULL},
     {SDC_OPT_STR, "recipe", 0, AT(recipe), "NAME", NULL,
      "strategy and load rules (single; ddp/after-wrap-all for more ranks)", 0, 0, NULL},
     {SDC_OPT_ENUM, "compression", 0, AT(compression), "NAME", "none",
@@ -185,21 +213,42 @@ static enum sdc_status set_loads(const struct train_options *o, struct sdc_run *
     return SDC_OK;
 }
 
-static enum sdc_status set_snapshots(const struct train_options *o, struct sdc_run *run,
-                                     struct sdc_error *err) {
-    if (o->snapshot.n == 0)
+static enum sdc_status set_numbers(const char *option, const struct sdc_opt_list *list,
+                                   uint64_t **numbers, size_t *n, struct sdc_error *err) {
+    if (list->n == 0)
         return SDC_OK;
-    run->snapshot_steps = sdc__calloc(o->snapshot.n, sizeof *run->snapshot_steps);
-    if (!run->snapshot_steps)
+    *numbers = sdc__calloc(list->n, sizeof **numbers);
+    if (!*numbers)
         return SDC_NOMEM(err, "a run description");
-    for (size_t i = 0; i < o->snapshot.n; i++) {
-        unsigned long long step;
-        if (!sdc__parse_u64(o->snapshot.items[i], &step))
-            return SDC_ERR(err, SDC_USAGE, "--snapshot: found '%s', expected a step number",
-                           o->snapshot.items[i]);
-        run->snapshot_steps[run->n_snapshot_steps++] = step;
+    for (size_t i = 0; i < list->n; i++) {
+        unsigned long long number;
+        if (!sdc__parse_u64(list->items[i], &number))
+            return SDC_ERR(err, SDC_USAGE, "--%s: found '%s', expected a step number", option,
+                           list->items[i]);
+        (*numbers)[(*n)++] = number;
     }
     return SDC_OK;
+}
+
+static enum sdc_status set_schedule(const struct train_options *o, struct sdc_run *run,
+                                    struct sdc_error *err) {
+    run->schedule_options = (struct sdc_run_schedule){
+        .unit = o->schedule_unit == 0 ? SDC_UNIT_EPOCH : SDC_UNIT_STEP,
+        .step_size = (uint32_t)o->step_size,
+        .gamma = o->gamma,
+        .t_max = (uint32_t)o->t_max,
+        .eta_min = o->eta_min,
+        .factor = o->factor,
+        .threshold = o->threshold,
+        .min_lr = o->min_lr,
+        .patience = (uint32_t)o->patience,
+        .cooldown = (uint32_t)o->cooldown,
+        .warmup_steps = (uint32_t)o->warmup,
+        .warmup_factor = o->warmup_factor,
+    };
+    SDC_TRY(set_numbers("milestone", &o->milestones, &run->schedule_options.milestones,
+                        &run->schedule_options.n_milestones, err));
+    return set_text(&run->schedule, schedule_names[o->schedule], err);
 }
 
 static enum sdc_status set_steps(const struct train_options *o, struct sdc_trainer *t,
@@ -255,7 +304,9 @@ enum sdc_status train_options_to_run(const struct train_options *o, struct sdc_t
     const char *recipe = run->ranks == 1 ? "single" : "ddp/after-wrap-all";
     SDC_TRY(sdc_run_set_recipe(run, o->recipe ? o->recipe : recipe, err));
     SDC_TRY(set_loads(o, run, err));
-    SDC_TRY(set_snapshots(o, run, err));
+    SDC_TRY(
+        set_numbers("snapshot", &o->snapshot, &run->snapshot_steps, &run->n_snapshot_steps, err));
+    SDC_TRY(set_schedule(o, run, err));
     SDC_TRY(set_steps(o, t, run, err));
     return sdc_run_check(run, err);
 }

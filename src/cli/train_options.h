@@ -21,7 +21,10 @@ struct train_options {
     uint64_t first_bucket_bytes, bucket_bytes, fusion_bytes, fusion_seed;
     uint64_t data_limit, ranks, batch, seed, seed_data, steps, epochs;
     uint64_t eval_samples, eval_every, digest_every;
-    int optimizer;
+    int optimizer, schedule, schedule_unit;
+    uint64_t step_size, t_max, patience, cooldown, warmup;
+    double gamma, eta_min, factor, threshold, min_lr, warmup_factor;
+    struct sdc_opt_list milestones;
     double lr, momentum, weight_decay, beta1, beta2, eps;
     uint64_t data_classes, data_samples, data_test_samples, data_seed, crop_padding;
     const char *data_shape;

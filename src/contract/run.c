@@ -85,7 +85,8 @@ static const char *const point_words[] = {
 static const char *const kernels_words[] = {"onednn", "ref"};
 static const char *const precision_words[] = {"f32"};
 static const char *const optimizer_words[] = {"sgd", "adam", "adamw"};
-static const char *const schedule_words[] = {"constant"};
+static const char *const schedule_words[] = {"constant", "step", "multi-step", "cosine", "plateau"};
+static const char *const unit_words[] = {"epoch", "step"};
 static const char *const format_words[] = {"hdf5", "safetensors"};
 
 static const struct sdc__words strategies = SDC__WORDS(strategy_words);
@@ -98,6 +99,7 @@ static const struct sdc__words kernels = SDC__WORDS(kernels_words);
 static const struct sdc__words precisions = SDC__WORDS(precision_words);
 static const struct sdc__words optimizers = SDC__WORDS(optimizer_words);
 static const struct sdc__words schedules = SDC__WORDS(schedule_words);
+static const struct sdc__words units = SDC__WORDS(unit_words);
 static const struct sdc__words formats = SDC__WORDS(format_words);
 
 const char *sdc_probe_point_name(enum sdc_probe_point point) {
@@ -140,6 +142,24 @@ static const struct sdc__field optimizer_fields[] = {
     {"eps", SDC__F64, AT(optimizer.eps)},
 };
 static const struct sdc__fields optimizer_table = SDC__FIELDS(optimizer_fields, struct sdc_run);
+
+static const struct sdc__field schedule_fields[] = {
+    {"unit", SDC__ENUM, AT(schedule_options.unit), .words = &units},
+    {"step_size", SDC__U32, AT(schedule_options.step_size), .min = 1, .max = INT32_MAX},
+    {"gamma", SDC__F64, AT(schedule_options.gamma)},
+    {"milestones", SDC__U64S, AT(schedule_options.milestones), .flags = SDC__ASCENDING,
+     .count_offset = offsetof(struct sdc_run, schedule_options.n_milestones)},
+    {"t_max", SDC__U32, AT(schedule_options.t_max), .min = 1, .max = INT32_MAX},
+    {"eta_min", SDC__F64, AT(schedule_options.eta_min)},
+    {"factor", SDC__F64, AT(schedule_options.factor)},
+    {"patience", SDC__U32, AT(schedule_options.patience), .max = INT32_MAX},
+    {"threshold", SDC__F64, AT(schedule_options.threshold)},
+    {"cooldown", SDC__U32, AT(schedule_options.cooldown), .max = INT32_MAX},
+    {"min_lr", SDC__F64, AT(schedule_options.min_lr)},
+    {"warmup_steps", SDC__U32, AT(schedule_options.warmup_steps), .max = INT32_MAX},
+    {"warmup_factor", SDC__F64, AT(schedule_options.warmup_factor)},
+};
+static const struct sdc__fields schedule_table = SDC__FIELDS(schedule_fields, struct sdc_run);
 
 static const struct sdc__field switches_fields[] = {
     {"read_model", SDC__ENUM, AT(switches.read_model), .words = &who},
@@ -203,6 +223,7 @@ static const struct sdc__field run_fields[] = {
     {"data", SDC__OBJECT, .sub = &data_table},
     {"optimizer", SDC__OBJECT, .sub = &optimizer_table},
     {"schedule", SDC__TEXT, AT(schedule), .words = &schedules},
+    {"schedule_options", SDC__OBJECT, .sub = &schedule_table},
     {"ranks", SDC__U32, AT(ranks), .min = 1, .max = SDC_MAX_RANKS},
     {"batch", SDC__U32, AT(batch), .min = 1, .max = 1u << 20},
     {"seed_init", SDC__U64, AT(seed_init)},
@@ -246,6 +267,13 @@ static enum sdc_status init(struct sdc_run *run, struct sdc_error *err) {
                       .beta2 = 0.999,
                       .eps = 1e-8},
         .schedule = sdc__strdup("constant"),
+        .schedule_options = {.step_size = 30,
+                             .gamma = 0.1,
+                             .t_max = 10,
+                             .factor = 0.1,
+                             .patience = 10,
+                             .threshold = 1e-4,
+                             .warmup_factor = 1.0 / 3.0},
         .ranks = 1,
         .batch = 64,
         .seed_init = 1,
@@ -454,7 +482,7 @@ static enum sdc_status check_steps(const struct sdc_run *run, const char *what,
     return SDC_OK;
 }
 
-/* What torch.optim refuses too. */
+/* What torch.optim and its schedulers refuse too. */
 static enum sdc_status check_optimizer(const struct sdc_run *run, const char *what,
                                        struct sdc_error *err) {
     if (run->optimizer.nesterov && run->optimizer.momentum == 0)
@@ -463,6 +491,13 @@ static enum sdc_status check_optimizer(const struct sdc_run *run, const char *wh
         return REFUSE("%s: optimizer.%s: found %g, expected less than 1", what,
                       run->optimizer.beta1 < 1 ? "beta2" : "beta1",
                       run->optimizer.beta1 < 1 ? run->optimizer.beta2 : run->optimizer.beta1);
+    const struct sdc_run_schedule *s = &run->schedule_options;
+    if (!(s->factor < 1))
+        return REFUSE("%s: schedule_options.factor: found %g, expected less than 1", what,
+                      s->factor);
+    if (!(s->warmup_factor > 0) || !(s->warmup_factor <= 1))
+        return REFUSE("%s: schedule_options.warmup_factor: found %g, expected above 0, at most 1",
+                      what, s->warmup_factor);
     return SDC_OK;
 }
 

@@ -144,7 +144,8 @@ static enum sdc_status start(struct member *m) {
     struct start_record mine = {0}, all[SDC_MAX_RANKS];
     note(m, prepare(m));
     SDC_TRY(settle(m));
-    sdc_startup_load(&run->switches, m->rank, run->seed_init, m->job->files[m->rank], s);
+    sdc_startup_load(&run->switches, m->rank, run->seed_init, &m->job->optimizer.schedule,
+                     m->job->files[m->rank], s);
     note(m, sdc_probe_new(run, m->rank, s, &m->probe, &m->err));
     note(m, sdc_train_state_digests(s, &mine.loaded, &m->err));
     SDC_TRY(settle(m));
@@ -358,6 +359,24 @@ static void put_step(struct member *m, uint64_t step) {
     e->digests = NULL;
 }
 
+/* The learning rate for the next step; collective where it goes by the loss. */
+static enum sdc_status move_schedule(struct member *m) {
+    const struct sdc_schedule *schedule = &m->job->optimizer.schedule;
+    struct sdc_loop_state *loop = &m->r->state.loop;
+    float losses[SDC_MAX_RANKS] = {0};
+    double mean = 0;
+    if (schedule->kind == SDC_SCHEDULE_PLATEAU) {
+        SDC_TRY(sdc_comm_gather(m->comm, &m->last.loss, sizeof losses[0], losses, &m->err));
+        for (unsigned i = 0; i < m->ranks; i++)
+            mean += (double)losses[i];
+        mean /= m->ranks;
+    }
+    const uint64_t per_epoch = sdc_sampler_steps_per_epoch(&m->r->sharding);
+    sdc_schedule_after_step(schedule, &loop->schedule, mean, loop->cursor == (int64_t)per_epoch,
+                            per_epoch);
+    return SDC_OK;
+}
+
 static enum sdc_status one_step(struct member *m, uint64_t step) {
     struct sdc_job *job = m->job;
     uint64_t before = sdc__now_ns();
@@ -367,6 +386,8 @@ static enum sdc_status one_step(struct member *m, uint64_t step) {
     SDC_TRY(sdc_rank_step(m->r, job->train_set, job->strategy, &job->optimizer, &number, &m->last,
                           &local, &m->err));
     note(m, local);
+    if (m->r->state.schedule)
+        SDC_TRY(move_schedule(m));
     if (m->rank == 0 && m->pending == SDC_OK && job->cancel && atomic_load(job->cancel))
         note(m, SDC_ERR(&m->err, SDC_CANCELLED, "interrupted after step %llu",
                         (unsigned long long)step));

@@ -27,7 +27,7 @@ enum sdc_status sdc_optimizer_make(const struct sdc_run *run, struct sdc_optimiz
                  .weight_decay = run->optimizer.weight_decay,
                  .decoupled = adamw},
     };
-    return SDC_OK;
+    return sdc_schedule_make(run, &o->schedule, err);
 }
 
 /* Parameter by parameter, as each has a step counter of its own. */
@@ -48,9 +48,10 @@ static enum sdc_status adam_step(const struct sdc_nn_adam *adam, struct sdc_nn_e
     return SDC_OK;
 }
 
-enum sdc_status sdc_optimizer_step(const struct sdc_optimizer *o, double lr,
-                                   struct sdc_nn_engine *engine, struct sdc_train_state *s,
-                                   const float *grads, struct sdc_error *err) {
+enum sdc_status sdc_optimizer_step(const struct sdc_optimizer *o, struct sdc_nn_engine *engine,
+                                   struct sdc_train_state *s, const float *grads,
+                                   struct sdc_error *err) {
+    const double lr = s->schedule ? s->loop.schedule.lr : o->schedule.base_lr;
     const bool first = !s->has_optimizer;
     s->has_optimizer = true;
     if (o->keeps == SDC_KEEPS_MOMENTS) {

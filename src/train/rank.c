@@ -29,13 +29,14 @@ enum sdc_status sdc_rank_prepare(struct sdc_rank *r, const struct sdc_rank_shape
                                  struct sdc_error *err) {
     const struct sdc_model *m = shape->model;
     if (r->shape.model == m && r->shape.kernels == shape->kernels &&
-        r->shape.batch == shape->batch && r->shape.keeps == shape->keeps)
+        r->shape.batch == shape->batch && r->shape.keeps == shape->keeps &&
+        r->shape.schedule == shape->schedule)
         return SDC_OK;
     sdc_rank_release(r);
     enum sdc_status st;
     SDC_TRY_OUT(st, sdc_nn_engine_new(shape->kernels, SDC_NN_F32, &r->engine, err));
     SDC_TRY_OUT(st, sdc_net_new(r->engine, m, shape->batch, true, &r->net, err));
-    SDC_TRY_OUT(st, sdc_train_state_init(&r->state, m, shape->keeps, err));
+    SDC_TRY_OUT(st, sdc_train_state_init(&r->state, m, shape->keeps, shape->schedule, err));
     r->grads = sdc__alloc_tensor(m->flat, sizeof *r->grads);
     r->reduction.buffer = sdc__alloc_tensor(m->n_elems, sizeof(float));
     r->indices = sdc__calloc(shape->batch, sizeof *r->indices);
@@ -145,7 +146,7 @@ enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
     if (r->rank == 0)
         result->gradient_norm = norm(r->grads, flat);
     result->nonfinite_gradients = count_nonfinite(r->grads, flat);
-    *local = sdc_optimizer_step(optimizer, optimizer->sgd.lr, r->engine, s, r->grads, err);
+    *local = sdc_optimizer_step(optimizer, r->engine, s, r->grads, err);
     if (r->reduction.probe)
         sdc_probe_hit_state(r->reduction.probe, SDC_POINT_UPDATE, s);
     result->nonfinite_parameters = count_nonfinite(s->params, flat);

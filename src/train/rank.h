@@ -26,6 +26,7 @@ struct sdc_rank_shape {
     const struct sdc_nn_ops *kernels;
     uint32_t batch;
     enum sdc_state_keeps keeps;
+    unsigned schedule; /* SDC_SCHEDULE_HAS_... */
 };
 
 struct sdc_rank {

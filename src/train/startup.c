@@ -14,9 +14,10 @@ bool sdc_startup_reads_optimizer(const struct sdc_switches *sw, unsigned rank) {
 }
 
 void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t seed_init,
-                      const struct sdc_train_state *file, struct sdc_train_state *s) {
+                      const struct sdc_schedule *schedule, const struct sdc_train_state *file,
+                      struct sdc_train_state *s) {
     size_t bytes = s->model->flat * sizeof(float);
-    sdc_train_state_fresh(s, seed_init);
+    sdc_train_state_fresh(s, seed_init, schedule);
     if (!file)
         return;
     if (sdc_startup_reads_model(sw, rank))
@@ -34,7 +35,7 @@ static enum sdc_status fabricate_optimizer(const struct sdc_optimizer *optimizer
     float *zero = sdc__alloc_tensor(s->model->flat, sizeof *zero);
     if (!zero)
         return SDC_NOMEM(err, "gradients");
-    enum sdc_status st = sdc_optimizer_step(optimizer, optimizer->sgd.lr, engine, s, zero, err);
+    enum sdc_status st = sdc_optimizer_step(optimizer, engine, s, zero, err);
     sdc__free(zero);
     return st;
 }

@@ -32,7 +32,8 @@ bool sdc_startup_reads_optimizer(const struct sdc_switches *sw, unsigned rank);
 /* Local: the rank's state from fresh weights and from what it reads of `file`, which is a loaded
  * checkpoint or NULL where there is none (a fresh start). */
 void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t seed_init,
-                      const struct sdc_train_state *file, struct sdc_train_state *s);
+                      const struct sdc_schedule *schedule, const struct sdc_train_state *file,
+                      struct sdc_train_state *s);
 
 /* Collective: the broadcasts. */
 enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw,

@@ -59,9 +59,38 @@ static const char *state_name(struct sdc_train_state *s, size_t which, const str
     return s->names[which];
 }
 
+static struct sdc_tensor_view *add_loop(struct sdc_train_state *s, struct sdc_tensor_view *v) {
+    struct sdc_schedule_state *c = &s->loop.schedule;
+    const struct {
+        const char *name;
+        enum sdc_dtype dtype;
+        const void *data;
+        unsigned part;
+    } scalars[] = {
+        {"loop/step", SDC_DTYPE_I64, &s->loop.step, 0},
+        {"loop/epoch", SDC_DTYPE_I64, &s->loop.epoch, 0},
+        {"loop/cursor", SDC_DTYPE_I64, &s->loop.cursor, 0},
+        {"loop/lr", SDC_DTYPE_F64, &c->lr, SDC_SCHEDULE_HAS_LR},
+        {"loop/schedule/last_epoch", SDC_DTYPE_I64, &c->last_epoch, SDC_SCHEDULE_HAS_COUNT},
+        {"loop/warmup/last_epoch", SDC_DTYPE_I64, &c->warmed_up, SDC_SCHEDULE_HAS_WARMUP},
+        {"loop/schedule/best", SDC_DTYPE_F64, &c->best, SDC_SCHEDULE_HAS_PLATEAU},
+        {"loop/schedule/loss", SDC_DTYPE_F64, &c->loss, SDC_SCHEDULE_HAS_PLATEAU},
+        {"loop/schedule/num_bad_epochs", SDC_DTYPE_I64, &c->bad_epochs, SDC_SCHEDULE_HAS_PLATEAU},
+        {"loop/schedule/cooldown_counter", SDC_DTYPE_I64, &c->cooldown, SDC_SCHEDULE_HAS_PLATEAU},
+    };
+    struct sdc_tensor_view *first = v;
+    for (size_t i = 0; i < sizeof scalars / sizeof scalars[0]; i++)
+        if ((s->schedule & scalars[i].part) == scalars[i].part)
+            *v++ = view_of(scalars[i].name, scalars[i].dtype, 0, NULL, 1, scalars[i].data);
+    *v++ = view_of("loop/rng", SDC_DTYPE_U32, 1, rng_shape, 4, s->loop.rng);
+    s->n_loop = (size_t)(v - first);
+    return v;
+}
+
 enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc_model *model,
-                                     enum sdc_state_keeps keeps, struct sdc_error *err) {
-    *s = (struct sdc_train_state){.model = model, .keeps = keeps};
+                                     enum sdc_state_keeps keeps, unsigned schedule,
+                                     struct sdc_error *err) {
+    *s = (struct sdc_train_state){.model = model, .keeps = keeps, .schedule = schedule};
     if (!reserve(s)) {
         sdc_train_state_release(s);
         return SDC_NOMEM(err, "a replica");
@@ -71,10 +100,7 @@ enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc
         const struct sdc_param *p = &model->params[i];
         *v++ = view_of(p->name, SDC_DTYPE_F32, p->rank, p->shape, p->n, s->params + p->off);
     }
-    *v++ = view_of("loop/step", SDC_DTYPE_I64, 0, NULL, 1, &s->loop.step);
-    *v++ = view_of("loop/epoch", SDC_DTYPE_I64, 0, NULL, 1, &s->loop.epoch);
-    *v++ = view_of("loop/cursor", SDC_DTYPE_I64, 0, NULL, 1, &s->loop.cursor);
-    *v++ = view_of("loop/rng", SDC_DTYPE_U32, 1, rng_shape, 4, s->loop.rng);
+    v = add_loop(s, v);
     size_t name = 0;
     for (unsigned i = 0; i < model->n_params; i++) {
         const struct sdc_param *p = &model->params[i];
@@ -111,7 +137,8 @@ struct sdc_loop_state sdc_loop_state_fresh(void) {
     return (struct sdc_loop_state){.rng = {SDC_RNG_DATA_ORDER, 0, 0, 0}};
 }
 
-void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init) {
+void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init,
+                           const struct sdc_schedule *schedule) {
     sdc_model_init_weights(s->model, seed_init, s->params);
     for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
         if (s->slots[k])
@@ -120,6 +147,7 @@ void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init) {
         memset(s->steps, 0, s->model->n_params * sizeof *s->steps);
     s->has_optimizer = false;
     s->loop = sdc_loop_state_fresh();
+    s->loop.schedule = sdc_schedule_start(schedule);
 }
 
 void sdc_loop_state_next(struct sdc_loop_state *loop, uint64_t steps_per_epoch, uint64_t *step) {
@@ -136,14 +164,14 @@ void sdc_loop_state_next(struct sdc_loop_state *loop, uint64_t steps_per_epoch, 
 }
 
 const struct sdc_tensor_view *sdc_train_state_views(const struct sdc_train_state *s, size_t *n) {
-    *n = s->model->n_params + SDC_STATE_LOOP_TENSORS + (s->has_optimizer ? s->n_optimizer : 0);
+    *n = s->model->n_params + s->n_loop + (s->has_optimizer ? s->n_optimizer : 0);
     return s->views;
 }
 
 const struct sdc_tensor_view *sdc_train_state_optimizer_views(const struct sdc_train_state *s,
                                                               size_t *n) {
     *n = s->has_optimizer ? s->n_optimizer : 0;
-    return s->views + s->model->n_params + SDC_STATE_LOOP_TENSORS;
+    return s->views + s->model->n_params + s->n_loop;
 }
 
 enum sdc_status sdc_train_state_digests(const struct sdc_train_state *s,
@@ -153,7 +181,7 @@ enum sdc_status sdc_train_state_digests(const struct sdc_train_state *s,
     struct sdc_rank_digests d = {.valid = true};
     SDC_TRY(sdc_state_digest(v, params, &d.parameters, err));
     SDC_TRY(sdc_state_digest(v, 0, &d.buffers, err)); /* these models have none */
-    SDC_TRY(sdc_state_digest(v + params, SDC_STATE_LOOP_TENSORS, &d.loop, err));
+    SDC_TRY(sdc_state_digest(v + params, s->n_loop, &d.loop, err));
     size_t n_optimizer;
     const struct sdc_tensor_view *optimizer = sdc_train_state_optimizer_views(s, &n_optimizer);
     SDC_TRY(sdc_state_digest(optimizer, n_optimizer, &d.optimizer, err));

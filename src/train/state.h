@@ -14,6 +14,12 @@
  *   loop/cursor  i64 []   batches done in this epoch
  *   loop/rng     u32 [4]  counter of the data order's Philox stream (purpose, block, epoch whose
  *                         permutation is in use, draw); its key is the run's data seed
+ * and, as far as the learning rate's schedule has a use for them (train/schedule.h):
+ *   loop/lr                         f64 []  current learning rate; else it is the run's
+ *   loop/schedule/last_epoch        i64 []  steps of the schedule
+ *   loop/warmup/last_epoch          i64 []  steps of the warm-up
+ *   loop/schedule/best, .../loss    f64 []  of plateau, as the next two
+ *   loop/schedule/num_bad_epochs, .../cooldown_counter   i64 []
  * An epoch that begins sets the third word of loop/rng to loop/epoch, as set_epoch of PyTorch's
  * sampler does. A cursor before the epoch's first batch counts as 0, one past its end ends it.
  */
@@ -28,13 +34,15 @@
 #include "sdc/status.h"
 #include "sdc/tensor.h"
 #include "train/model.h"
+#include "train/schedule.h"
 
-#define SDC_STATE_LOOP_TENSORS 4
+#define SDC_STATE_LOOP_TENSORS 11 /* at most */
 #define SDC_STATE_NAME_SIZE    (SDC_MODEL_NAME_SIZE + 24)
 
 struct sdc_loop_state {
     int64_t step, epoch, cursor;
     uint32_t rng[4];
+    struct sdc_schedule_state schedule;
 };
 
 /* What the optimizer keeps for every parameter. */
@@ -49,6 +57,8 @@ enum sdc_state_keeps {
 struct sdc_train_state {
     const struct sdc_model *model; /* borrowed */
     enum sdc_state_keeps keeps;
+    unsigned schedule;                 /* SDC_SCHEDULE_HAS_... */
+    size_t n_loop;                     /* tensors of the loop */
     float *params;                     /* flat; owned */
     float *slots[SDC_STATE_MAX_SLOTS]; /* flat; owned; momentum, or exp_avg and exp_avg_sq; NULL
                                           where the optimizer does not keep it */
@@ -61,15 +71,16 @@ struct sdc_train_state {
     size_t n_optimizer;
 };
 
-/* Memory for one replica of this model, all zero. The model is borrowed, and the struct must stay
- * where it is: its views point into it. SDC_NO_MEMORY. */
+/* Memory for one replica of this model, all zero. schedule: SDC_SCHEDULE_HAS_.... The model is
+ * borrowed, and the struct must stay where it is: its views point into it. SDC_NO_MEMORY. */
 enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc_model *model,
-                                     enum sdc_state_keeps keeps,
+                                     enum sdc_state_keeps keeps, unsigned schedule,
                                      struct sdc_error *err) SDC_MUST_CHECK;
 void sdc_train_state_release(struct sdc_train_state *s);
 
-/* Fresh weights of this seed, no optimizer state, loop at its beginning. */
-void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init);
+/* Fresh weights of this seed, no optimizer state, loop and schedule at their beginning. */
+void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init,
+                           const struct sdc_schedule *schedule);
 /* Takes over the optimizer's state of another replica of the same model and optimizer. */
 void sdc_train_state_copy_optimizer(struct sdc_train_state *s, const struct sdc_train_state *from);
 

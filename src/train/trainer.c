@@ -191,7 +191,6 @@ static enum sdc_status check_support(const struct sdc_run *run, struct sdc_error
     } words[] = {
         {"trainer", run->trainer, SDC_TRAINER_NAME},
         {"precision", run->precision, "f32"},
-        {"schedule", run->schedule, "constant"},
     };
     for (size_t i = 0; i < sizeof words / sizeof words[0]; i++)
         if (!words[i].found || strcmp(words[i].found, words[i].expected) != 0)
@@ -219,6 +218,7 @@ static enum sdc_status choose_parts(struct session *s, struct sdc_error *err) {
     job->strategy = sdc_strategy_find(run->strategy);
     SDC_TRY(sdc_optimizer_make(run, &job->optimizer, err));
     job->shape.keeps = job->optimizer.keeps;
+    job->shape.schedule = sdc_schedule_parts(&job->optimizer.schedule);
     SDC_TRY(sdc_train_facts(run->kernels, &s->facts, &s->n_facts, err));
     job->facts = s->facts;
     job->n_facts = s->n_facts;
@@ -285,7 +285,8 @@ static enum sdc_status load_path(struct session *s, const char *path, unsigned *
         if (strcmp(s->loaded_paths[*which], path) == 0)
             return SDC_OK;
     struct sdc_train_state *to = &s->loaded[s->n_loaded];
-    SDC_TRY(sdc_train_state_init(to, s->job.shape.model, s->job.shape.keeps, err));
+    SDC_TRY(sdc_train_state_init(to, s->job.shape.model, s->job.shape.keeps, s->job.shape.schedule,
+                                 err));
     enum sdc_status st =
         sdc_train_load(path, s->run->from_step, to, &s->loaded_digests[s->n_loaded], err);
     s->loaded_paths[s->n_loaded++] = path;

@@ -69,6 +69,23 @@ void sample_run(struct sdc_run *run) {
     run->optimizer.beta2 = 1.0 / 3.0;
     run->optimizer.eps = 1e-7;
     run->optimizer.weight_decay = 5e-324;
+    set(&run->schedule, "multi-step");
+    run->schedule_options.unit = SDC_UNIT_STEP;
+    run->schedule_options.step_size = 7;
+    run->schedule_options.gamma = 0.3;
+    run->schedule_options.n_milestones = 2;
+    run->schedule_options.milestones = zeroed(2, sizeof *run->schedule_options.milestones);
+    run->schedule_options.milestones[0] = 3;
+    run->schedule_options.milestones[1] = 9;
+    run->schedule_options.t_max = 90;
+    run->schedule_options.eta_min = 1e-6;
+    run->schedule_options.factor = 0.9;
+    run->schedule_options.patience = 2;
+    run->schedule_options.threshold = 0.01;
+    run->schedule_options.cooldown = 1;
+    run->schedule_options.min_lr = 1e-5;
+    run->schedule_options.warmup_steps = 100;
+    run->schedule_options.warmup_factor = 0.001;
     if (sdc_run_set_recipe(run, "horovod/example-order", &err) != SDC_OK)
         exit(9);
     run->ranks = 2;

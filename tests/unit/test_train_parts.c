@@ -315,8 +315,10 @@ static void steps_allocate_nothing(void **state) {
     enum sdc_status local;
     static const char *const kernels[] = {"ref", "onednn"};
     const struct sdc_strategy_ops *ops = sdc_strategy_find(SDC_STRATEGY_DDP);
+    const struct sdc_run_schedule no_schedule = {0};
     const struct sdc_optimizer sgd = {.keeps = SDC_KEEPS_MOMENTUM,
-                                      .sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4}};
+                                      .sgd = {.lr = 0.05, .momentum = 0.9, .weight_decay = 1e-4},
+                                      .schedule = {.base_lr = 0.05, .options = &no_schedule}};
     const struct sdc_averaging options = SDC_AVERAGING_DEFAULT;
     assert_ok(sdc_model_make("lenet5", &m, &err));
     assert_ok(sdc_dataset_open(&(struct sdc_data_source){.name = "synthetic"}, true, &set, &err));
@@ -324,7 +326,7 @@ static void steps_allocate_nothing(void **state) {
         sdc_comm_group_new(sdc_comm_find("self"), 1, m.n_elems * sizeof(float), 0, ends, &err));
     for (unsigned k = 0; k < 2; k++) {
         struct sdc_rank r = {0};
-        struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8, SDC_KEEPS_MOMENTUM};
+        struct sdc_rank_shape shape = {&m, sdc_nn_find(kernels[k]), 8, SDC_KEEPS_MOMENTUM, 0};
         assert_ok(sdc_rank_prepare(&r, &shape, &err));
         assert_ok(sdc_rank_order(
             &r, &(struct sdc_sharding){.n = set->n, .ranks = 1, .batch = 8, .seed = 1},
@@ -333,7 +335,7 @@ static void steps_allocate_nothing(void **state) {
         r.reduction.comm = ends[0];
         r.reduction.options = &options;
         ops->plan(&r.reduction, 1);
-        sdc_train_state_fresh(&r.state, 1);
+        sdc_train_state_fresh(&r.state, 1, &sgd.schedule);
         struct sdc_step_number step = {0, 1};
         assert_ok(sdc_rank_step(&r, set, ops, &sgd, &step, &result, &local, &err));
         uint64_t before = sdc__alloc_count();

@@ -293,7 +293,7 @@ static void alter_loop(const char *to, struct sdc_loop_state loop) {
     struct sdc_model m;
     struct sdc_train_state s;
     assert_ok(sdc_model_make("lenet5", &m, &err));
-    assert_ok(sdc_train_state_init(&s, &m, SDC_KEEPS_MOMENTUM, &err));
+    assert_ok(sdc_train_state_init(&s, &m, SDC_KEEPS_MOMENTUM, 0, &err));
     assert_ok(sdc_train_load("clean.st", FROM, &s, NULL, &err));
     s.loop = loop;
     assert_ok(sdc_train_save(&s, to, "safetensors", &err));
