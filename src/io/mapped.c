@@ -141,10 +141,13 @@ enum sdc_status sdc__files_mapped(const struct sdc_file *files, size_t n, struct
     *l = (struct lines){.wanted = wanted};
     for (size_t i = 0; i < n; i++) {
         struct stat s;
-        if (files[i].fd < 0 || fstat(files[i].fd, &s) != 0)
+        int fd;
+        if (!sdc__file_is_open(&files[i]) || sdc__file_hold(&files[i], &fd, NULL) != SDC_OK)
             continue;
-        wanted[l->n++] =
-            (struct wanted){.device = s.st_dev, .inode = s.st_ino, .path = path_of(files[i].fd)};
+        if (fstat(fd, &s) == 0)
+            wanted[l->n++] =
+                (struct wanted){.device = s.st_dev, .inode = s.st_ino, .path = path_of(fd)};
+        sdc__file_let(&files[i]);
     }
     if (l->n > 0)
         look_at_all(l, found);

@@ -323,6 +323,13 @@ out:
 
 /* ---- the format ---- */
 
+/* The index stands for the set, which is loaded by its name. */
+static enum sdc_status open_named(struct sdc_ckpt *ckpt, const char *folder, const char *name,
+                                  struct sdc_error *err) {
+    SDC_TRY(sdc__ckpt_set_name(ckpt, folder, name, err));
+    return with_index(ckpt, folder, name, err);
+}
+
 static enum sdc_status shards_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_source *source,
                                    struct sdc_error *err) {
     struct found found = {0};
@@ -337,7 +344,7 @@ static enum sdc_status shards_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_
         st = SDC_ERR(err, SDC_USAGE, "%s: the folder holds several indexes, such as %s; give one",
                      ckpt->path, found.name);
     if (st == SDC_OK)
-        st = with_index(ckpt, folder, found.name ? found.name : sdc__path_base(source->path), err);
+        st = open_named(ckpt, folder, found.name ? found.name : sdc__path_base(source->path), err);
     sdc__free(found.name);
     sdc__free(folder);
     return st;
