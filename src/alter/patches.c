@@ -177,7 +177,8 @@ struct sdc_patch *sdc__patches_of(const struct sdc_patches *list, unsigned file,
             hi = mid;
     }
     *n = lo - first;
-    return list->items + first;
+    return *n ? list->items + first
+              : NULL; /* without any, items is NULL, to which nothing is added */
 }
 
 enum sdc_status sdc__patches_inside(const struct sdc_patch *p, size_t n, uint64_t size,
