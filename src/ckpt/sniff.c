@@ -28,19 +28,16 @@ static const struct {
 /* bytes of a file in which an index says that it is one */
 #define LOOK ((size_t)64 * 1024)
 
+/* On the stack: without memory the file must not pass for something else. */
 bool sdc__is_weight_map(const struct sdc_file *f, const char *word) {
     static const char key[] = "\"weight_map\"";
+    char text[LOOK + 1];
     size_t n = f->size < LOOK ? (size_t)f->size : LOOK;
-    char *text = sdc__alloc(n + 1, 1);
-    bool yes = false;
-    if (text && sdc__file_read(f, 0, text, n, NULL) == SDC_OK) {
-        text[n] = '\0';
-        size_t i = strspn(text, " \t\r\n");
-        yes = text[i] == '{' && memmem(text, n, key, sizeof key - 1) &&
-              (!word || memmem(text, n, word, strlen(word)));
-    }
-    sdc__free(text);
-    return yes;
+    if (sdc__file_read(f, 0, text, n, NULL) != SDC_OK)
+        return false;
+    text[n] = '\0';
+    return text[strspn(text, " \t\r\n")] == '{' && memmem(text, n, key, sizeof key - 1) &&
+           (!word || memmem(text, n, word, strlen(word)));
 }
 
 static bool starts(const unsigned char *head, size_t n_head, const char *bytes, size_t n) {

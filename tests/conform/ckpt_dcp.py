@@ -226,6 +226,22 @@ def test_incomplete():
     refused("b", "incomplete set", "a chunk of tensor w")
 
 
+def test_first_error_is_told():
+    """Where the metadata is damaged, that is said with its place, whatever else is wrong or missing."""
+    simple("a")
+    data = open("a/.metadata", "rb").read()
+    at = data.index(b"storage_data") + len("storage_data")
+    for missing in (False, True):
+        if missing:
+            os.remove("a/__1_0.distcp")
+        open("a/.metadata", "wb").write(data[:at] + b"\xff" + data[at + 1:])
+        out = tool("list", "a")
+        assert out["error"] == "INVALID" and out["offset"] == at and "a/.metadata" in out["message"], out
+        assert "__1_0" not in out["message"] and "missing" not in out["message"], out
+    open("a/.metadata", "wb").write(data)
+    refused("a", "__1_0.distcp is missing")
+
+
 def test_refused_and_locked():
     one = [((0, 0), (2, 3))]
     good = ("w", (0, 0), "f.distcp", blob(floats(6), (2, 3)))

@@ -23,14 +23,15 @@ import numpy as np
 import torch
 
 import torch_files as tf
+from limits import memory_limit
 
 warnings.filterwarnings("ignore")
 TOOL = sys.argv[1]
 UINT = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
 
 
-def tool(*args):
-    p = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=60)
+def tool(*args, limit=None):
+    p = subprocess.run([TOOL, *map(str, args)], capture_output=True, text=True, timeout=60, preexec_fn=limit)
     assert p.returncode in (0, 1), (args, p.returncode, p.stderr)
     return json.loads(p.stdout)
 
@@ -599,7 +600,8 @@ def test_unchanged_by_reading():
 
 
 def test_damage():
-    """A byte of data.pkl changed: another listing or a refusal."""
+    """A byte of data.pkl changed: another listing or a refusal, in bounded memory."""
+    limit = memory_limit(TOOL, 1 << 28)
     tf.write_torch("d.pt", {"w": tf.tensor("0", 6, (2, 3)), "s": ["x", 1.5]}, {"0": bytes(24)})
     data = open("d.pt", "rb").read()
     at = data.index(b"\x80\x02")
@@ -607,7 +609,7 @@ def test_damage():
     for i in range(at, end, 2):
         for flip in (0x01, 0x80):
             open("dd.pt", "wb").write(data[:i] + bytes([data[i] ^ flip]) + data[i + 1:])
-            tool("list", "dd.pt")
+            tool("list", "dd.pt", limit=limit)
 
 
 def main():

@@ -30,6 +30,7 @@ static const char *const paths[] = {
     "tests/fuzz/seeds/safetensors/state",
     "tests/fuzz/seeds/hdf5/full-latest.h5",
     "tests/fuzz/seeds/hdf5/full-earliest.h5",
+    "tests/data/keras/net.weights.json",
     "tests/fuzz/seeds/npy/fields",
     "tests/fuzz/seeds/npy/version3",
     "tests/fuzz/seeds/npz/deflated",
