@@ -154,10 +154,24 @@ static enum sdc_status print_description(const struct sdc_run *run, struct sdc_e
     return SDC_OK;
 }
 
+static enum sdc_status print_line(void *arg, const char *line, size_t len, struct sdc_error *err) {
+    (void)arg;
+    if (fwrite(line, 1, len, stdout) != len)
+        return SDC_ERR(err, SDC_IO, "could not write the samples to standard output");
+    return SDC_OK;
+}
+
+static enum sdc_status print_samples(struct sdc_trainer *t, const struct sdc_run *run,
+                                     struct sdc_error *err) {
+    uint64_t n;
+    SDC_TRY(sdc_trainer_training_samples(t, run, &n, err));
+    return sdc_train_list_samples(run, n, print_line, NULL, err);
+}
+
 /* A run description decides everything; an option beside it would be silently without effect. */
 static enum sdc_status only_run(int argc, char *argv[], struct sdc_error *err) {
-    static const char *const allowed[] = {"--run", "--dry-run", "--json", "--quiet",
-                                          "-q",    "--help",    "-h",     NULL};
+    static const char *const allowed[] = {
+        "--run", "--dry-run", "--list-samples", "--json", "--quiet", "-q", "--help", "-h", NULL};
     for (int i = 1; i < argc; i++) {
         size_t k = 0, len = strcspn(argv[i], "=");
         if (argv[i][0] != '-')
@@ -178,7 +192,9 @@ static enum sdc_status carry_out(const struct train_options *o, struct sdc_error
     enum sdc_status st =
         o->run ? sdc_run_read(o->run, &run, err) : train_options_to_run(o, t, &run, err);
     if (st == SDC_OK)
-        st = o->dry_run ? print_description(&run, err) : train(t, &run, o, err);
+        st = o->dry_run        ? print_description(&run, err)
+             : o->list_samples ? print_samples(t, &run, err)
+                               : train(t, &run, o, err);
     sdc_run_release(&run);
     bool lost = sdc_trainer_lost(t);
     sdc_trainer_free(t);

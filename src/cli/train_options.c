@@ -127,6 +127,8 @@ const struct sdc_opt train_option_table[] = {
      "every rank writes its state at this step", 0, 0, NULL},
     {SDC_OPT_STR, "output", 'o', AT(output), "DIR", "sdclab-train.out",
      "folder of events.jsonl and snapshots, made if missing", 0, 0, NULL},
+    {SDC_OPT_FLAG, "list-samples", 0, AT(list_samples), NULL, NULL,
+     "print which rank sees which samples in every step, as JSON lines, do not train", 0, 0, NULL},
     {SDC_OPT_FLAG, "dry-run", 0, AT(dry_run), NULL, NULL, "print the run description, do not train",
      0, 0, NULL},
     {SDC_OPT_FLAG, "json", 0, AT(json), NULL, NULL, "print the result as JSON", 0, 0, NULL},

@@ -29,6 +29,7 @@ struct train_options {
     uint64_t data_classes, data_samples, data_test_samples, data_seed, crop_padding;
     const char *data_shape;
     struct sdc_opt_list load_rank, snapshot;
+    bool list_samples;
     bool nesterov, flip, no_shuffle, drop_last;
     bool bucket_view, dry_run, json, quiet, version, help;
 };

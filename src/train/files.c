@@ -187,6 +187,37 @@ enum sdc_status sdc_train_snapshot(const struct sdc_train_state *s, const char *
     return st;
 }
 
+enum sdc_status sdc_train_load_loop(const char *path, struct sdc_loop_state *loop,
+                                    struct sdc_error *err) {
+    static const uint64_t rng_shape[1] = {4};
+    struct sdc_ckpt *ckpt = NULL;
+    *loop = sdc_loop_state_fresh();
+    const struct {
+        const char *name;
+        void *data;
+    } scalars[] = {
+        {"loop/step", &loop->step}, {"loop/epoch", &loop->epoch}, {"loop/cursor", &loop->cursor}};
+    SDC_TRY(sdc_ckpt_open(path, NULL, &ckpt, err));
+    enum sdc_status st = SDC_OK;
+    for (size_t i = 0; st == SDC_OK && i <= sizeof scalars / sizeof scalars[0]; i++) {
+        const bool rng = i == sizeof scalars / sizeof scalars[0];
+        const enum sdc_dtype dtype = rng ? SDC_DTYPE_U32 : SDC_DTYPE_I64;
+        const struct sdc_tensor_view want = {.desc = {.name = rng ? "loop/rng" : scalars[i].name,
+                                                      .dtype = dtype,
+                                                      .dtype_known = true,
+                                                      .dtype_text = sdc_dtype_name(dtype),
+                                                      .rank = rng ? 1 : 0,
+                                                      .shape = rng ? rng_shape : NULL,
+                                                      .n_elems = rng ? 4 : 1},
+                                             .data = rng ? loop->rng : scalars[i].data};
+        st = read_tensor(ckpt, &want, err);
+    }
+    sdc_ckpt_close(ckpt);
+    if (st != SDC_OK)
+        sdc_error_prefix(err, "%s", path);
+    return st;
+}
+
 enum sdc_status sdc_train_checkpoint_step(const char *path, uint64_t *step, struct sdc_error *err) {
     struct sdc_ckpt *ckpt = NULL;
     int64_t found = 0;

@@ -22,6 +22,10 @@ enum sdc_status sdc_train_load(const char *path, uint64_t step, struct sdc_train
                                struct sdc_state_digest *digest,
                                struct sdc_error *err) SDC_MUST_CHECK;
 
+/* The loop's counters alone, without a schedule's. Statuses as above. */
+enum sdc_status sdc_train_load_loop(const char *path, struct sdc_loop_state *loop,
+                                    struct sdc_error *err) SDC_MUST_CHECK;
+
 /* Writes all of it; an existing file is replaced, at once. SDC_IO (a full disk among it). */
 enum sdc_status sdc_train_save(const struct sdc_train_state *s, const char *path,
                                const char *format, struct sdc_error *err) SDC_MUST_CHECK;

@@ -371,7 +371,7 @@ static enum sdc_status move_schedule(struct member *m) {
             mean += (double)losses[i];
         mean /= m->ranks;
     }
-    const uint64_t per_epoch = sdc_sampler_steps_per_epoch(&m->r->sharding);
+    const uint64_t per_epoch = sdc_sampler_steps_per_epoch(sdc_feed_sharding(m->r->feed));
     sdc_schedule_after_step(schedule, &loop->schedule, mean, loop->cursor == (int64_t)per_epoch,
                             per_epoch);
     return SDC_OK;
@@ -472,6 +472,7 @@ void sdc_job_rank(unsigned rank, void *arg) {
         if (st == SDC_OK)
             st = steps(&m);
     }
+    sdc_rank_rest(&job->ranks[rank]);
     if (rank == 0) {
         job->status = st;
         job->err = m.err;

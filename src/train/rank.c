@@ -20,8 +20,7 @@ void sdc_rank_release(struct sdc_rank *r) {
     sdc_train_state_release(&r->state);
     sdc__free(r->grads);
     sdc__free(r->reduction.buffer);
-    sdc__free(r->indices);
-    sdc_sampler_free(r->sampler);
+    sdc_feed_free(r->feed);
     *r = (struct sdc_rank){.rank = r->rank};
 }
 
@@ -39,8 +38,7 @@ enum sdc_status sdc_rank_prepare(struct sdc_rank *r, const struct sdc_rank_shape
     SDC_TRY_OUT(st, sdc_train_state_init(&r->state, m, shape->keeps, shape->schedule, err));
     r->grads = sdc__alloc_tensor(m->flat, sizeof *r->grads);
     r->reduction.buffer = sdc__alloc_tensor(m->n_elems, sizeof(float));
-    r->indices = sdc__calloc(shape->batch, sizeof *r->indices);
-    if (!r->grads || !r->reduction.buffer || !r->indices)
+    if (!r->grads || !r->reduction.buffer)
         SDC_TRY_OUT(st, SDC_NOMEM(err, "gradients"));
     r->shape = *shape;
     return SDC_OK;
@@ -57,29 +55,33 @@ static bool same_sharding(const struct sdc_sharding *a, const struct sdc_shardin
 enum sdc_status sdc_rank_order(struct sdc_rank *r, const struct sdc_sharding *sharding,
                                const struct sdc_augment *augment, struct sdc_error *err) {
     r->augment = *augment;
-    if (r->sampler && same_sharding(&r->sharding, sharding))
+    if (r->feed && same_sharding(sdc_feed_sharding(r->feed), sharding))
         return SDC_OK;
-    sdc_sampler_free(r->sampler);
-    r->sampler = NULL;
+    sdc_feed_free(r->feed);
+    r->feed = NULL;
     if (sdc_sampler_steps_per_epoch(sharding) == 0)
         return SDC_ERR(err, SDC_INVALID,
                        "%llu training samples are too few for %u ranks with batches of %u",
                        (unsigned long long)sharding->n, sharding->ranks, sharding->batch);
-    SDC_TRY(sdc_sampler_new(sharding, &r->sampler, err));
-    r->sharding = *sharding;
-    return SDC_OK;
+    return sdc_feed_new(sharding, r->rank, &r->feed, err);
+}
+
+void sdc_rank_rest(struct sdc_rank *r) {
+    sdc_feed_rest(r->feed);
 }
 
 /* ---- a step ---- */
 
 static enum sdc_status fill_batch(struct sdc_rank *r, const struct sdc_dataset *set,
                                   struct sdc_error *err) {
-    uint64_t step, per_epoch = sdc_sampler_steps_per_epoch(&r->sharding);
+    const uint64_t per_epoch = sdc_sampler_steps_per_epoch(sdc_feed_sharding(r->feed));
+    uint64_t step, next;
     sdc_loop_state_next(&r->state.loop, per_epoch, &step);
-    SDC_TRY(sdc_sampler_batch(r->sampler, r->rank, step, r->indices, err));
-    sdc_dataset_gather(set, r->indices, r->sharding.batch, &r->augment,
-                       (uint32_t)(step / per_epoch), sdc_net_input(r->net), sdc_net_labels(r->net));
-    return SDC_OK;
+    struct sdc_loop_state ahead = r->state.loop;
+    ahead.step = 0; /* of no matter here, and it may stand at its end */
+    sdc_loop_state_next(&ahead, per_epoch, &next);
+    return sdc_feed_batch(r->feed, set, &r->augment, step, next, sdc_net_input(r->net),
+                          sdc_net_labels(r->net), err);
 }
 
 /* n is a multiple of 16, as all flat vectors are; the gaps are zero. */

@@ -15,6 +15,7 @@
 #include "sdc/data.h"
 #include "sdc/run.h"
 #include "sdc/status.h"
+#include "train/feed.h"
 #include "train/net.h"
 #include "train/optimizer.h"
 #include "train/state.h"
@@ -39,10 +40,7 @@ struct sdc_rank {
     struct sdc_train_state state;
     float *grads; /* flat */
     struct sdc_reduction reduction;
-    uint32_t *indices; /* of a batch */
-
-    struct sdc_sampler *sampler; /* for the sharding below */
-    struct sdc_sharding sharding;
+    struct sdc_feed *feed;
     struct sdc_augment augment;
 };
 
@@ -54,6 +52,9 @@ enum sdc_status sdc_rank_order(struct sdc_rank *r, const struct sdc_sharding *sh
                                const struct sdc_augment *augment,
                                struct sdc_error *err) SDC_MUST_CHECK;
 void sdc_rank_release(struct sdc_rank *r);
+
+/* After a run: its data sets may go. */
+void sdc_rank_rest(struct sdc_rank *r);
 
 struct sdc_step_result {
     float loss;           /* of this rank's batch, before the update */

@@ -66,6 +66,16 @@ enum sdc_status sdc_trainer_run(struct sdc_trainer *t, const struct sdc_run *run
  * sdc_dataset_open. */
 enum sdc_status sdc_trainer_epoch_steps(struct sdc_trainer *t, const struct sdc_run *run,
                                         uint64_t *steps, struct sdc_error *err) SDC_MUST_CHECK;
+/* Training samples of this run, after its limit; as above. */
+enum sdc_status sdc_trainer_training_samples(struct sdc_trainer *t, const struct sdc_run *run,
+                                             uint64_t *n, struct sdc_error *err) SDC_MUST_CHECK;
+/* Who sees which sample, and what is done to it, in every step of a run over n training samples: a
+ * line of JSON each (schemas/samples-1.json), with its newline, to put, whose failure ends it. The
+ * checkpoints that the run loads are read for where they stand. */
+enum sdc_status sdc_train_list_samples(const struct sdc_run *run, uint64_t n,
+                                       enum sdc_status (*put)(void *arg, const char *line,
+                                                              size_t len, struct sdc_error *err),
+                                       void *arg, struct sdc_error *err) SDC_MUST_CHECK;
 /* The step counter of a checkpoint. SDC_MISMATCH: it has none. */
 enum sdc_status sdc_train_checkpoint_step(const char *path, uint64_t *step,
                                           struct sdc_error *err) SDC_MUST_CHECK;

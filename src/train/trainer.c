@@ -136,6 +136,14 @@ static enum sdc_status get_dataset(struct sdc_trainer *t, const struct sdc_run *
     return SDC_OK;
 }
 
+enum sdc_status sdc_trainer_training_samples(struct sdc_trainer *t, const struct sdc_run *run,
+                                             uint64_t *n, struct sdc_error *err) {
+    const struct sdc_dataset *set;
+    SDC_TRY(get_dataset(t, run, true, &set, err));
+    *n = set->n;
+    return SDC_OK;
+}
+
 enum sdc_status sdc_trainer_epoch_steps(struct sdc_trainer *t, const struct sdc_run *run,
                                         uint64_t *steps, struct sdc_error *err) {
     const struct sdc_dataset *set;

@@ -407,6 +407,54 @@ class Environment(unittest.TestCase):
         self.assertEqual(p.returncode, 2)
 
 
+class Samples(unittest.TestCase):
+    ARGS = [*SMALL, "--ranks", "2", "--data-limit", "70", "--seed-data", "5", "--crop-padding", "3", "--flip"]
+
+    def lines(self, *args):
+        return [json.loads(line) for line in run(*self.ARGS, "--list-samples", *args).stdout.splitlines()]
+
+    def test_lists_what_the_ranks_see(self):
+        lines = self.lines("--epochs", "3")
+        check = schema("samples-1.json")
+        for step, line in enumerate(lines, 1):
+            check.validate(line)
+            self.assertEqual(line["step"], step)
+            self.assertEqual(line["epochs"], [(step - 1) // 4] * 2)  # 35 // 8 steps
+            self.assertEqual(np.shape(line["crops"]), (2, 8, 2))
+            self.assertEqual(np.shape(line["flips"]), (2, 8))
+        self.assertEqual(len(lines), 12)
+        self.assertEqual(set(np.ravel([line["crops"] for line in lines])), set(range(7)))
+        for epoch in range(3):
+            seen = np.ravel([line["samples"] for line in lines[4 * epoch:4 * epoch + 4]])
+            self.assertEqual((len(seen), len(set(seen)), max(seen) < 70), (64, 64, True))
+        # a sample is changed alike wherever it is seen in an epoch, and anew in the next
+        single = [json.loads(line) for line in run(*SMALL, "--data-limit", "70", "--seed-data", "5", "--crop-padding", "3",
+                                                   "--flip", "--epochs", "1", "--list-samples").stdout.splitlines()]
+        draws = [dict(zip(np.ravel([line["samples"] for line in part]),
+                          map(tuple, np.reshape([line["crops"] for line in part], (-1, 2)))))
+                 for part in (lines[:4], single, lines[4:8])]
+        both = draws[0].keys() & draws[1].keys() & draws[2].keys()
+        self.assertGreater(len(both), 40)
+        self.assertTrue(all(draws[0][i] == draws[1][i] for i in both))
+        self.assertTrue(any(draws[0][i] != draws[2][i] for i in both))
+        plain = json.loads(run(*SMALL, "--steps", "1", "--list-samples").stdout)
+        self.assertEqual(sorted(plain), ["epochs", "samples", "schema", "step"])
+        ordered = json.loads(run(*SMALL, "--ranks", "2", "--steps", "1", "--no-shuffle", "--list-samples").stdout)
+        self.assertEqual(ordered["samples"], [list(range(0, 16, 2)), list(range(1, 16, 2))])
+
+    def test_goes_on_from_a_checkpoint(self):
+        whole = self.lines("--steps", "9")
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "at6.h5")
+            run(*self.ARGS, "--steps", "6", "--eval-samples", "0", "--save", path, "-q", "-o", folder)
+            self.assertEqual(self.lines("--steps", "3", "--load", path), whole[6:])
+            with h5py.File(path, "r+") as f:
+                f["loop/epoch"][()] = 7
+                f["loop/rng"][2] = 7
+            other = self.lines("--steps", "3", "--load-rank", "0=" + path, "--load-rank", "1=" + path)
+            self.assertEqual([line["epochs"] for line in other], [[7, 7], [7, 7], [8, 8]])
+
+
 if __name__ == "__main__":
     sys.argv = sys.argv[:1]
     with tempfile.TemporaryDirectory(dir=".") as scratch:

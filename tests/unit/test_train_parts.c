@@ -383,6 +383,61 @@ static void team_survives_a_stuck_thread(void **state) {
     atomic_store(&release_stuck, true);
 }
 
+/* Whatever was begun ahead, a batch is what the sampler and the data set say. */
+static void feed_gives_the_batch_asked_for(void **state) {
+    (void)state;
+    enum { BATCH = 8, PIXELS = 28 * 28 };
+    struct sdc_error err;
+    struct sdc_dataset *sets[2];
+    struct sdc_feed *feed;
+    struct sdc_sampler *sampler;
+    const struct sdc_sharding how = {.n = 100, .ranks = 2, .batch = BATCH, .seed = 3}; /* 6 steps */
+    const struct sdc_augment changes[] = {{0}, {.crop_padding = 4, .flip = true, .seed = 3}};
+    static const struct {
+        unsigned set, augment;
+        uint64_t step, next;
+    } cases[] = {{0, 0, 0, 1}, {0, 0, 1, 2}, {0, 0, 2, 3},    {1, 0, 3, 4},   {1, 1, 4, 5},
+                 {1, 1, 5, 6}, {1, 1, 6, 7}, {1, 1, 70, 71},  {1, 0, 71, 12}, {1, 0, 12, 13},
+                 {1, 0, 5, 6}, {0, 0, 6, 7}, {0, 1, 700, 701}};
+    static float got[BATCH * PIXELS], want[BATCH * PIXELS];
+    int32_t got_labels[BATCH], want_labels[BATCH];
+    uint32_t indices[BATCH];
+    for (unsigned k = 0; k < 2; k++)
+        assert_ok(sdc_dataset_open(
+            &(struct sdc_data_source){.name = "synthetic", .limit = 100, .seed = k}, true, &sets[k],
+            &err));
+    assert_ok(sdc_feed_new(&how, 1, &feed, &err));
+    assert_ok(sdc_sampler_new(&how, &sampler, &err));
+    for (size_t i = 0; i < 4 * sizeof cases / sizeof cases[0]; i++) {
+        const size_t c = i % (sizeof cases / sizeof cases[0]);
+        const struct sdc_dataset *set = sets[cases[c].set];
+        const struct sdc_augment *augment = &changes[cases[c].augment];
+        assert_ok(sdc_feed_batch(feed, set, augment, cases[c].step, cases[c].next, got, got_labels,
+                                 &err));
+        assert_ok(sdc_sampler_batch(sampler, 1, cases[c].step, indices, &err));
+        sdc_dataset_gather(set, indices, BATCH, augment, (uint32_t)(cases[c].step / 6), want,
+                           want_labels);
+        assert_memory_equal(got, want, sizeof got);
+        assert_memory_equal(got_labels, want_labels, sizeof got_labels);
+        if (i % 5 == 0)
+            sdc_feed_rest(feed);
+    }
+    assert_status(SDC_LIMIT, sdc_feed_batch(feed, sets[0], &changes[0], (uint64_t)1 << 40, 0, got,
+                                            got_labels, &err));
+    sdc_feed_free(feed);
+    sdc_feed_free(NULL);
+    sdc_sampler_free(sampler);
+    sdc_dataset_free(sets[0]);
+    sdc_dataset_free(sets[1]);
+    const struct sdc_sharding small = {.n = 2, .ranks = 2, .batch = BATCH};
+    assert_status(SDC_INVALID, sdc_feed_new(&small, 0, &feed, &err));
+    for (uint64_t n = 1; n <= 5; n++) {
+        sdc__alloc_fail_at(n);
+        assert_status(SDC_NO_MEMORY, sdc_feed_new(&how, 0, &feed, &err));
+        sdc__alloc_fail_at(0);
+    }
+}
+
 int main(void) {
     static const struct CMUnitTest tests[] = {
         cmocka_unit_test(lenet5_parameters),
@@ -392,6 +447,7 @@ int main(void) {
         cmocka_unit_test(loop_counters),
         cmocka_unit_test(averaging_by_hand),
         cmocka_unit_test(timed_fusion_cuts_the_ready_order),
+        cmocka_unit_test(feed_gives_the_batch_asked_for),
         cmocka_unit_test(steps_allocate_nothing),
         cmocka_unit_test(team_survives_a_stuck_thread),
     };
