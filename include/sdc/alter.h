@@ -54,6 +54,10 @@ struct sdc_alter_options {
                                           instead of drawing; choice is only recorded */
     const char *origin;                /* for the record: where the list is from; may be NULL */
     unsigned threads;                  /* 0: one for each processor; results are the same */
+    bool may_map; /* a file with many sites may be mapped to look at them, which is faster; should
+                     another program shorten it meanwhile, or the disk fail to give a page, the
+                     process gets SIGBUS. Like any death of it that leaves the old file, the new
+                     one, or one that the record restores */
     size_t max_changes; /* not 0: the result need not list more changes than these. With no_record
                            many sites are then altered without any list of them */
 };

@@ -7,19 +7,18 @@
 
 #include "alter/alter_plan.h"
 #include "base/alloc.h"
+#include "base/parallel.h"
 #include "contract/record_line.h"
 #include "io/io.h"
 
 #define BLOCK     ((size_t)1 << 20)
-#define MAX_NAMES 1000000 /* records of one file */
+#define SLICE     ((size_t)1 << 11) /* changes that one thread makes lines of at a time */
+#define MAX_NAMES 1000000           /* records of one file */
 
-static enum sdc_status flush(struct sdc_buf *text, struct sdc_file *f, size_t from,
-                             struct sdc_error *err) {
+static enum sdc_status flush(struct sdc_buf *text, struct sdc_file *f, struct sdc_error *err) {
     if (text->failed)
         return SDC_NOMEM(err, "the record");
-    if (text->len < from)
-        return SDC_OK;
-    enum sdc_status st = sdc__file_append(f, text->data, text->len, err);
+    enum sdc_status st = text->len > 0 ? sdc__file_append(f, text->data, text->len, err) : SDC_OK;
     sdc__buf_clear(text);
     return st;
 }
@@ -28,7 +27,48 @@ static enum sdc_status put_line(struct sdc_buf *text, struct sdc_file *f, char *
                                 struct sdc_error *err) {
     sdc__buf_puts(text, line);
     sdc_text_free(line);
-    return flush(text, f, BLOCK, err);
+    return text->failed || text->len >= BLOCK ? flush(text, f, err) : SDC_OK;
+}
+
+/* The lines of changes are made in slices, by several threads, and written in their order. */
+struct writing {
+    struct sdc_file *f;
+    const struct sdc_record_lines *l;
+};
+
+static enum sdc_status make_slice(void *user, void *slot, uint64_t task, struct sdc_error *err) {
+    const struct writing *w = user;
+    const size_t from = (size_t)task * SLICE, left = w->l->n_changes - from;
+    const size_t end = from + (left < SLICE ? left : SLICE);
+    for (size_t i = from; i < end; i++)
+        SDC_TRY(sdc__record_change_append(&w->l->changes[i], slot, err));
+    return SDC_OK;
+}
+
+static enum sdc_status write_slice(void *user, void *slot, uint64_t task, struct sdc_error *err) {
+    const struct writing *w = user;
+    (void)task;
+    return flush(slot, w->f, err);
+}
+
+static enum sdc_status write_changes(struct sdc_file *f, const struct sdc_record_lines *l,
+                                     struct sdc_error *err) {
+    struct writing writing = {f, l};
+    const uint64_t n_tasks = l->n_changes / SLICE + (l->n_changes % SLICE != 0);
+    const unsigned threads = sdc__parallel_threads(l->threads, n_tasks);
+    struct sdc_buf *slots = sdc__calloc(threads, sizeof *slots);
+    struct sdc_parallel run = {.n_tasks = n_tasks,
+                               .threads = threads,
+                               .work = make_slice,
+                               .commit = write_slice,
+                               .user = &writing,
+                               .slots = slots,
+                               .slot_size = sizeof *slots};
+    enum sdc_status st = slots ? sdc__parallel_run(&run, err) : SDC_NOMEM(err, "the record");
+    for (unsigned i = 0; slots && i < threads; i++)
+        sdc__buf_release(&slots[i]);
+    sdc__free(slots);
+    return st;
 }
 
 static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_lines *l,
@@ -38,17 +78,15 @@ static enum sdc_status write_lines(struct sdc_file *f, const struct sdc_record_l
     enum sdc_status st;
     SDC_TRY_OUT(st, sdc_record_header_line(l->header, &line, err));
     SDC_TRY_OUT(st, put_line(&text, f, line, err));
-    for (size_t i = 0; i < l->n_changes; i++) {
-        SDC_TRY_OUT(st, sdc__record_change_append(&l->changes[i], &text, err));
-        SDC_TRY_OUT(st, flush(&text, f, BLOCK, err));
-    }
+    SDC_TRY_OUT(st, flush(&text, f, err));
+    SDC_TRY_OUT(st, write_changes(f, l, err));
     for (size_t i = 0; i < l->n_mended; i++) {
         if (l->mended[i].old_raw == l->mended[i].new_raw)
             continue;
         SDC_TRY_OUT(st, sdc_record_mended_line(&l->mended[i], &line, err));
         SDC_TRY_OUT(st, put_line(&text, f, line, err));
     }
-    st = flush(&text, f, 1, err);
+    st = flush(&text, f, err);
 out:
     sdc__buf_release(&text);
     return st;

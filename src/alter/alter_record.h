@@ -17,6 +17,7 @@ struct sdc_record_lines {
     const struct sdc_record_header *header;
     const struct sdc_record_change *changes;
     size_t n_changes;
+    unsigned threads; /* 0: one for each processor */
     const struct sdc_record_mended *mended;
     size_t n_mended;
 };

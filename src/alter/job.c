@@ -6,6 +6,9 @@
 #include "alter/alter_record.h"
 #include "base/alloc.h"
 
+#define VIEW_FROM 512                 /* sites of a file that is mapped */
+#define VIEW_GAP  ((uint64_t)1 << 18) /* bytes from one to the next, on average */
+
 enum sdc_status sdc__job_init(struct sdc_job *job, const char *path,
                               const struct sdc_choice *choice,
                               const struct sdc_alter_options *options, struct sdc_error *err) {
@@ -17,7 +20,8 @@ enum sdc_status sdc__job_init(struct sdc_job *job, const char *path,
     job->files = sdc__alloc(n, sizeof *job->files);
     job->identities = sdc__calloc(n, sizeof *job->identities);
     job->pool = sdc__file_pool_new();
-    if (!job->targets || !job->files || !job->identities || !job->pool)
+    job->views = sdc__calloc(n, sizeof *job->views);
+    if (!job->targets || !job->files || !job->identities || !job->views || !job->pool)
         return SDC_NOMEM(err, "the alteration");
     job->n_files = n;
     for (size_t i = 0; i < n; i++)
@@ -27,6 +31,7 @@ enum sdc_status sdc__job_init(struct sdc_job *job, const char *path,
 
 void sdc__job_release(struct sdc_job *job) {
     for (size_t i = 0; i < job->n_files; i++) {
+        sdc__file_unmap(&job->views[i]);
         sdc__file_close(&job->files[i]);
         sdc__free(job->targets[i]);
     }
@@ -34,6 +39,7 @@ void sdc__job_release(struct sdc_job *job) {
     sdc__free(job->files);
     sdc__free(job->targets);
     sdc__free(job->identities);
+    sdc__free(job->views);
     sdc__patches_release(&job->patches);
     sdc__mending_release(&job->mending);
     sdc_ckpt_close(job->rewritten);
@@ -191,6 +197,20 @@ static enum sdc_status make_patches(struct sdc_job *job, struct sdc_error *err) 
     return sdc__patches_sort(&job->patches, err);
 }
 
+/* A look costs a fraction of a system call where sites are many and near; a far one costs more. */
+static void view_target(struct sdc_job *job, unsigned i, size_t n, const struct sdc_file *f) {
+    if (job->options->may_map && n >= VIEW_FROM && f->size / n <= VIEW_GAP)
+        (void)!sdc__file_view(f, &job->views[i]);
+}
+
+static enum sdc_status read_target(struct sdc_job *job, unsigned i, struct sdc_patch *p, size_t n,
+                                   const struct sdc_file *f, struct sdc_error *err) {
+    if (!job->views[i].data)
+        return sdc__patches_read(p, n, f, err);
+    sdc__patches_look(p, n, job->views[i].data);
+    return SDC_OK;
+}
+
 enum sdc_status sdc__job_values(struct sdc_job *job, struct sdc_error *err) {
     SDC_TRY(make_patches(job, err));
     for (unsigned i = 0; i < job->n_files; i++) {
@@ -201,7 +221,8 @@ enum sdc_status sdc__job_values(struct sdc_job *job, struct sdc_error *err) {
             continue;
         SDC_TRY(sdc__job_target(job, i, &f, err));
         SDC_TRY(sdc__patches_inside(p, n, f->size, err));
-        SDC_TRY(sdc__patches_read(p, n, f, err));
+        view_target(job, i, n, f);
+        SDC_TRY(read_target(job, i, p, n, f, err));
         for (size_t k = 0; k < n; k++) {
             struct sdc_record_change *c = &job->plan.changes[p[k].change - job->plan.changes];
             apply(c, p[k].now);
@@ -257,10 +278,10 @@ enum sdc_status sdc__job_patch(struct sdc_job *job, const char *reopen, struct s
         struct sdc_file *f = &job->files[i];
         if (n == 0)
             continue;
-        SDC_TRY(sdc__patches_write(p, n, f, SDC_SIDE_NEW, true, err));
+        SDC_TRY(sdc__patches_write_viewed(p, n, f, SDC_SIDE_NEW, job->views[i].data, err));
         if (!job->options->no_sync)
             SDC_TRY(sdc__file_sync(f, err));
-        SDC_TRY(sdc__patches_read(p, n, f, err));
+        SDC_TRY(read_target(job, i, p, n, f, err));
         SDC_TRY(sdc__patches_check(p, n, f, SDC_SIDE_NEW, err));
     }
     SDC_TRY(check_recoded(job, reopen, err));
@@ -352,6 +373,7 @@ enum sdc_status sdc__job_write_record(struct sdc_job *job, const char *file,
     const struct sdc_record_lines lines = {.header = &header,
                                            .changes = job->plan.changes,
                                            .n_changes = job->plan.n_changes,
+                                           .threads = job->options->threads,
                                            .mended = job->mending.items,
                                            .n_mended = job->mending.n};
     enum sdc_status st =

@@ -23,6 +23,7 @@ struct sdc_job {
     char **targets;         /* paths; owned; NULL: the checkpoint's own */
     struct sdc_file *files; /* opened when needed; owned */
     struct sdc_file_identity *identities;
+    struct sdc_map *views; /* of those with many sites, where the options allow it; else empty */
     struct sdc_ckpt
         *rewritten; /* the copy whose storage was written anew; NULL: plan.ckpt counts */
     struct sdc_patches patches;

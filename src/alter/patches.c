@@ -11,6 +11,7 @@
 #include "sdc/num.h"
 
 #define BLOCK SDC_PATCHES_BLOCK
+#define AHEAD 16                  /* sites whose memory is asked for before they are looked at */
 #define GAP   4096                /* patches nearer than this are read together */
 #define JOIN  4096                /* changed bytes nearer than this are written together */
 #define EDGE  ((size_t)64 * 1024) /* bytes of head and tail in an identity */
@@ -207,6 +208,7 @@ struct transfer {
     const struct sdc_file *source; /* the same, for reading */
     enum sdc_side side;
     bool known;
+    const unsigned char *view; /* memory that shows the file, or NULL */
 };
 
 static size_t slice_start(const struct transfer *t, uint64_t task) {
@@ -272,6 +274,14 @@ enum sdc_status sdc__patches_read(struct sdc_patch *p, size_t n, const struct sd
     return in_slices(&t, read_slice, err);
 }
 
+void sdc__patches_look(struct sdc_patch *p, size_t n, const unsigned char *view) {
+    for (size_t i = 0; i < n; i++) {
+        if (i + AHEAD < n)
+            __builtin_prefetch(view + p[i + AHEAD].offset);
+        p[i].now = load(&p[i], view + p[i].offset);
+    }
+}
+
 /* A group whose bytes are in block: sets the values and writes runs of what differs. */
 static enum sdc_status write_group(const struct sdc_patch *p, size_t n, struct sdc_file *f,
                                    enum sdc_side side, unsigned char *block,
@@ -331,7 +341,10 @@ static enum sdc_status write_slice(void *user, void *slot, uint64_t task, struct
             continue;
         }
         next = group(p, n, i, &end);
-        st = sdc__file_read(t->f, p[i].offset, block, (size_t)(end - p[i].offset), err);
+        if (t->view)
+            memcpy(block, t->view + p[i].offset, (size_t)(end - p[i].offset));
+        else
+            st = sdc__file_read(t->f, p[i].offset, block, (size_t)(end - p[i].offset), err);
         if (st == SDC_OK)
             st = write_group(p + i, next - i, t->f, t->side, block, err);
     }
@@ -342,6 +355,13 @@ static enum sdc_status write_slice(void *user, void *slot, uint64_t task, struct
 enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
                                    enum sdc_side side, bool known, struct sdc_error *err) {
     struct transfer t = {.from = p, .n = n, .f = f, .side = side, .known = known};
+    return in_slices(&t, write_slice, err);
+}
+
+enum sdc_status sdc__patches_write_viewed(const struct sdc_patch *p, size_t n, struct sdc_file *f,
+                                          enum sdc_side side, const unsigned char *view,
+                                          struct sdc_error *err) {
+    struct transfer t = {.from = p, .n = n, .f = f, .side = side, .known = true, .view = view};
     return in_slices(&t, write_slice, err);
 }
 

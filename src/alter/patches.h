@@ -54,6 +54,8 @@ enum sdc_status sdc__patches_inside(const struct sdc_patch *p, size_t n, uint64_
 /* Sets `now`. */
 enum sdc_status sdc__patches_read(struct sdc_patch *p, size_t n, const struct sdc_file *f,
                                   struct sdc_error *err) SDC_MUST_CHECK;
+/* From memory that shows the file. */
+void sdc__patches_look(struct sdc_patch *p, size_t n, const unsigned char *view);
 
 enum sdc_side { SDC_SIDE_OLD, SDC_SIDE_NEW };
 uint64_t sdc__patch_value(const struct sdc_patch *p, enum sdc_side side);
@@ -63,6 +65,10 @@ uint64_t sdc__patch_value(const struct sdc_patch *p, enum sdc_side side);
 enum sdc_status sdc__patches_write(const struct sdc_patch *p, size_t n, struct sdc_file *f,
                                    enum sdc_side side, bool known,
                                    struct sdc_error *err) SDC_MUST_CHECK;
+/* The same, `now` being what the file holds; view: memory that shows the file, or NULL. */
+enum sdc_status sdc__patches_write_viewed(const struct sdc_patch *p, size_t n, struct sdc_file *f,
+                                          enum sdc_side side, const unsigned char *view,
+                                          struct sdc_error *err) SDC_MUST_CHECK;
 /* Called with patches first to first + n of p when their `now` has been read: sets their old_raw
  * and new_raw. */
 typedef void sdc__patches_seen(void *user, struct sdc_patch *p, size_t first, size_t n);

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/alter_common.h"
 
+#include <signal.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/json.h"
@@ -220,6 +222,23 @@ static enum sdc_status check_args(const struct sdc_cli_alter_args *a, struct sdc
     return SDC_OK;
 }
 
+/* What is said here is all that can be said from a handler. */
+static void on_sigbus(int number) {
+    static const char text[] =
+        "sdclab: a file could not be read while it was altered: another program made it shorter, "
+        "or "
+        "the disk failed; if there is a record beside it, 'sdclab undo' restores it\n";
+    (void)number;
+    ssize_t n = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)n;
+    _exit(SDC_EXIT_ENVIRONMENT);
+}
+
+static void explain_sigbus(void) {
+    const struct sigaction action = {.sa_handler = on_sigbus, .sa_flags = (int)SA_RESETHAND};
+    (void)sigaction(SIGBUS, &action, NULL);
+}
+
 enum sdc_status sdc_cli_alter_init(const struct sdc_cli *cli, const struct sdc_cli_alter_args *a,
                                    struct sdc_alter_options *options, struct sdc_cli_ckpt *open,
                                    struct sdc_error *err) {
@@ -238,5 +257,7 @@ enum sdc_status sdc_cli_alter_init(const struct sdc_cli *cli, const struct sdc_c
                                           .threads = (unsigned)a->threads};
     if (!cli->verbose && !a->json)
         options->max_changes = MAX_ROWS;
+    explain_sigbus();
+    options->may_map = true;
     return SDC_OK;
 }

@@ -430,7 +430,7 @@ enum sdc_status sdc__file_copy(const struct sdc_file *from, struct sdc_file *to,
     return st;
 }
 
-static enum sdc_status map_file(const struct sdc_file *f, int fd, struct sdc_map *map,
+static enum sdc_status map_file(const struct sdc_file *f, int fd, int flags, struct sdc_map *map,
                                 struct sdc_error *err) {
     *map = (struct sdc_map){0};
     struct stat s;
@@ -443,7 +443,7 @@ static enum sdc_status map_file(const struct sdc_file *f, int fd, struct sdc_map
         return SDC_ERR(err, SDC_LIMIT, "%s: too large to map", f->path);
     if (f->size == 0)
         return SDC_OK;
-    void *p = mmap(NULL, (size_t)f->size, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *p = mmap(NULL, (size_t)f->size, PROT_READ, flags, fd, 0);
     if (p == MAP_FAILED)
         return SDC_ERR_SYS(err, SDC_IO, errno, "%s: map", f->path);
     *map = (struct sdc_map){.data = p, .size = (size_t)f->size};
@@ -454,9 +454,21 @@ enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
                               struct sdc_error *err) {
     int fd;
     SDC_TRY(sdc__file_hold(f, &fd, err));
-    enum sdc_status st = map_file(f, fd, map, err);
+    enum sdc_status st = map_file(f, fd, MAP_PRIVATE, map, err);
     sdc__file_let(f);
     return st;
+}
+
+bool sdc__file_view(const struct sdc_file *f, struct sdc_map *map) {
+    int fd;
+    *map = (struct sdc_map){0};
+    if (sdc__file_hold(f, &fd, NULL) != SDC_OK)
+        return false;
+    enum sdc_status st = map_file(f, fd, MAP_SHARED, map, NULL);
+    sdc__file_let(f);
+    if (st == SDC_OK && map->data) /* single sites are looked at, not the file */
+        (void)madvise((void *)(uintptr_t)map->data, map->size, MADV_RANDOM);
+    return st == SDC_OK && map->data;
 }
 
 void sdc__file_unmap(struct sdc_map *map) {

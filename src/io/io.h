@@ -115,6 +115,10 @@ struct sdc_map {
 };
 enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
                               struct sdc_error *err) SDC_MUST_CHECK;
+/* The same of a file that this process writes to meanwhile, and sees what it wrote. Only where the
+ * caller is told that a file which becomes shorter, or cannot be read, ends the process. False
+ * where the file system does not map so, or the file is empty. */
+bool sdc__file_view(const struct sdc_file *f, struct sdc_map *map) SDC_MUST_CHECK;
 void sdc__file_unmap(struct sdc_map *map);
 
 /* Other processes that map one of the open files among these (fd of -1: left out) and so see each
