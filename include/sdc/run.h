@@ -143,7 +143,7 @@ struct sdc_run {
     char *trial; /* id, any text without control characters; names the run in messages */
 
     char *trainer;   /* "native" here; a trainer refuses another's name */
-    char *model;     /* "mlp", "lenet5" */
+    char *model;     /* "mlp", "lenet5", "resnet20", ... */
     char *kernels;   /* "onednn" or "ref" */
     char *precision; /* "f32" */
 

@@ -385,6 +385,10 @@ void sdc_nn_add(struct sdc_nn_engine *engine, size_t n, const void *a, const voi
     engine->kernels->add(n, a, b, y);
 }
 
+double sdc_nn_log(double x) {
+    return sdc__nn_log(x);
+}
+
 void sdc_nn_scale(struct sdc_nn_engine *engine, size_t n, void *x, double factor) {
     engine->kernels->scale(n, x, factor);
 }

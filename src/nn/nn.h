@@ -250,6 +250,10 @@ enum sdc_status sdc_nn_adam_step(struct sdc_nn_engine *engine, const struct sdc_
 /* y = a + b, element by element; y may be a or b. */
 void sdc_nn_add(struct sdc_nn_engine *engine, size_t n, const void *a, const void *b, void *y);
 
+/* The natural logarithm with the same bits everywhere, which a libm does not promise: of positive
+ * normal numbers within 2 ULP, of +0, infinities and NaN. */
+double sdc_nn_log(double x);
+
 /* x = x * factor, the factor rounded to the type first, each product rounded once. */
 void sdc_nn_scale(struct sdc_nn_engine *engine, size_t n, void *x, double factor);
 

@@ -182,7 +182,7 @@ enum sdc_status sdc_train_snapshot(const struct sdc_train_state *s, const char *
     if (!path)
         return SDC_NOMEM(err, "a path");
     enum sdc_status st =
-        write_state(s, s->model->n_params, optimizer, n, path, "safetensors", false, err);
+        write_state(s, sdc_train_state_n_model(s), optimizer, n, path, "safetensors", false, err);
     sdc__free(path);
     return st;
 }

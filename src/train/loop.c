@@ -130,6 +130,7 @@ static enum sdc_status prepare(struct member *m) {
     const struct sdc_sharding sharding = sdc_run_sharding(job->run, job->train_set->n);
     const struct sdc_augment augment = sdc_run_augment(job->run);
     SDC_TRY(sdc_rank_order(m->r, &sharding, &augment, &m->err));
+    m->r->sync_buffers = m->run->switches.broadcast_buffers_each_forward;
     struct sdc_reduction *red = &m->r->reduction;
     red->model = job->shape.model;
     red->comm = m->comm;

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/guard.h"
 #include "train/probe.h"
+#include "train/startup.h"
 
 #define EVAL_BATCH 100
 #define LANES      8 /* independent sums, so that the additions do not wait for each other */
@@ -84,6 +85,15 @@ static enum sdc_status fill_batch(struct sdc_rank *r, const struct sdc_dataset *
                           sdc_net_labels(r->net), err);
 }
 
+static struct sdc_net_state state_for_net(const struct sdc_rank *r) {
+    return (struct sdc_net_state){.params = r->state.params,
+                                  .buffers = r->state.buffers,
+                                  .counters = r->state.counters,
+                                  .seed = r->augment.seed, /* the run's seed_data */
+                                  .step = (uint64_t)r->state.loop.step,
+                                  .rank = r->rank};
+}
+
 /* n is a multiple of 16, as all flat vectors are; the gaps are zero. */
 static uint64_t count_nonfinite(const float *x, size_t n) {
     uint32_t count[LANES] = {0};
@@ -128,15 +138,21 @@ enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
     struct sdc_train_state *s = &r->state;
     size_t flat = s->model->flat;
     *result = (struct sdc_step_result){0};
+    struct sdc_error shared;
+    enum sdc_status st = SDC_OK;
     *local = fill_batch(r, set, err);
     if (r->reduction.probe)
         hit_state(r);
-    if (*local == SDC_OK)
-        *local = sdc_net_train(r->net, s->params, r->grads, &result->loss, err);
+    if (r->sync_buffers)
+        st = sdc_startup_send_buffers(r->reduction.comm, s, &shared);
+    if (*local == SDC_OK && st == SDC_OK) {
+        const struct sdc_net_state state = state_for_net(r);
+        *local = sdc_net_train(r->net, &state, r->grads, &result->loss, err);
+    }
     if (r->reduction.probe)
         hit_gradients(r, SDC_POINT_LOCAL_GRADIENT);
-    struct sdc_error shared;
-    enum sdc_status st = strategy->average(&r->reduction, step, r->grads, &shared);
+    if (st == SDC_OK)
+        st = strategy->average(&r->reduction, step, r->grads, &shared);
     if (st != SDC_OK) {
         *err = shared;
         return st;
@@ -182,7 +198,8 @@ static enum sdc_status evaluate_batch(struct sdc_rank *r, struct sdc_net *net,
     for (size_t i = 0; i < batch; i++)
         indices[i] = (uint32_t)(first + i);
     sdc_dataset_gather(set, indices, batch, NULL, 0, sdc_net_input(net), NULL);
-    SDC_TRY(sdc_net_forward(net, r->state.params, &logits, err));
+    const struct sdc_net_state state = state_for_net(r);
+    SDC_TRY(sdc_net_forward(net, &state, &logits, err));
     for (size_t i = 0; i < batch; i++)
         sum->loss += judge(logits + i * set->classes, set->classes,
                            (unsigned)set->labels[first + i], &sum->correct);

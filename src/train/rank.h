@@ -42,6 +42,7 @@ struct sdc_rank {
     struct sdc_reduction reduction;
     struct sdc_feed *feed;
     struct sdc_augment augment;
+    bool sync_buffers; /* rank 0's go to all before each training forward */
 };
 
 /* Makes everything fit, reusing what fits already. Statuses of nn, and SDC_NO_MEMORY. */
@@ -62,9 +63,11 @@ struct sdc_step_result {
     uint64_t nonfinite_gradients, nonfinite_parameters;
 };
 
-/* One training step; step is the one to be done. Collective: a local failure does not keep a rank
- * from taking part in the averaging. *local is that failure (SDC_OK if none, with err set), to be
- * shared by the caller; the returned status is of the collective itself, and final. */
+/* One training step; step is the one to be done. Where r->sync_buffers says so, it begins with
+ * rank 0's buffers for all (DistributedDataParallel's broadcast_buffers; an evaluation does not
+ * pass through the wrapper, so its flag is never cleared). Collective: a local failure does not
+ * keep a rank from taking part in the averaging. *local is that failure (SDC_OK if none, with err
+ * set), to be shared by the caller; the returned status is of the collective itself, and final. */
 enum sdc_status sdc_rank_step(struct sdc_rank *r, const struct sdc_dataset *set,
                               const struct sdc_strategy_ops *strategy,
                               const struct sdc_optimizer *optimizer,

@@ -16,12 +16,11 @@ bool sdc_startup_reads_optimizer(const struct sdc_switches *sw, unsigned rank) {
 void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t seed_init,
                       const struct sdc_schedule *schedule, const struct sdc_train_state *file,
                       struct sdc_train_state *s) {
-    size_t bytes = s->model->flat * sizeof(float);
     sdc_train_state_fresh(s, seed_init, schedule);
     if (!file)
         return;
     if (sdc_startup_reads_model(sw, rank))
-        memcpy(s->params, file->params, bytes);
+        sdc_train_state_copy_model(s, file);
     if (sdc_startup_reads_optimizer(sw, rank)) {
         sdc_train_state_copy_optimizer(s, file);
         s->loop = file->loop;
@@ -55,9 +54,19 @@ static enum sdc_status send_optimizer(const struct sdc_optimizer *optimizer,
     return sdc_comm_broadcast(comm, 0, s->steps, s->model->n_params * sizeof *s->steps, err);
 }
 
+enum sdc_status sdc_startup_send_buffers(struct sdc_comm *comm, struct sdc_train_state *s,
+                                         struct sdc_error *err) {
+    const struct sdc_model *m = s->model;
+    if (m->n_buffers == 0)
+        return SDC_OK;
+    SDC_TRY(sdc_comm_broadcast(comm, 0, s->buffers, m->buffer_flat * sizeof *s->buffers, err));
+    return sdc_comm_broadcast(comm, 0, s->counters, m->n_counters * sizeof *s->counters, err);
+}
+
 static enum sdc_status send_model(struct sdc_comm *comm, struct sdc_train_state *s,
                                   struct sdc_error *err) {
-    return sdc_comm_broadcast(comm, 0, s->params, s->model->flat * sizeof *s->params, err);
+    SDC_TRY(sdc_comm_broadcast(comm, 0, s->params, s->model->flat * sizeof *s->params, err));
+    return sdc_startup_send_buffers(comm, s, err);
 }
 
 enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw,

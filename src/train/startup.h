@@ -35,6 +35,10 @@ void sdc_startup_load(const struct sdc_switches *sw, unsigned rank, uint64_t see
                       const struct sdc_schedule *schedule, const struct sdc_train_state *file,
                       struct sdc_train_state *s);
 
+/* Collective: every rank gets rank 0's buffers. */
+enum sdc_status sdc_startup_send_buffers(struct sdc_comm *comm, struct sdc_train_state *s,
+                                         struct sdc_error *err) SDC_MUST_CHECK;
+
 /* Collective: the broadcasts. */
 enum sdc_status sdc_startup_exchange(const struct sdc_switches *sw,
                                      const struct sdc_optimizer *optimizer,

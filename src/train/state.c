@@ -40,6 +40,8 @@ static bool reserve(struct sdc_train_state *s) {
     const unsigned slots = slots_of(s->keeps);
     s->n_optimizer = (size_t)m->n_params * (slots + counted);
     s->params = sdc__alloc_tensor(m->flat, sizeof(float));
+    s->buffers = sdc__alloc_tensor(m->buffer_flat, sizeof(float));
+    s->counters = sdc__alloc_tensor(m->n_counters, sizeof *s->counters);
     for (unsigned k = 0; k < slots; k++)
         if (!(s->slots[k] = sdc__alloc_tensor(m->flat, sizeof(float))))
             return false;
@@ -47,8 +49,9 @@ static bool reserve(struct sdc_train_state *s) {
         return false;
     if (s->n_optimizer > 0 && !(s->names = sdc__calloc(s->n_optimizer, sizeof *s->names)))
         return false;
-    s->views = sdc__calloc(m->n_params + SDC_STATE_LOOP_TENSORS + s->n_optimizer, sizeof *s->views);
-    return s->params && s->views;
+    s->views = sdc__calloc(sdc_train_state_n_model(s) + SDC_STATE_LOOP_TENSORS + s->n_optimizer,
+                           sizeof *s->views);
+    return s->params && s->buffers && s->counters && s->views;
 }
 
 static const char *state_name(struct sdc_train_state *s, size_t which, const struct sdc_param *p,
@@ -100,6 +103,11 @@ enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc
         const struct sdc_param *p = &model->params[i];
         *v++ = view_of(p->name, SDC_DTYPE_F32, p->rank, p->shape, p->n, s->params + p->off);
     }
+    for (unsigned i = 0; i < model->n_buffers; i++) {
+        const struct sdc_buffer *b = &model->buffers[i];
+        *v++ = b->counter ? view_of(b->name, SDC_DTYPE_I64, 0, NULL, 1, s->counters + b->off)
+                          : view_of(b->name, SDC_DTYPE_F32, 1, &b->n, b->n, s->buffers + b->off);
+    }
     v = add_loop(s, v);
     size_t name = 0;
     for (unsigned i = 0; i < model->n_params; i++) {
@@ -116,12 +124,21 @@ enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc
 
 void sdc_train_state_release(struct sdc_train_state *s) {
     sdc__free(s->params);
+    sdc__free(s->buffers);
+    sdc__free(s->counters);
     for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
         sdc__free(s->slots[k]);
     sdc__free(s->steps);
     sdc__free(s->views);
     sdc__free(s->names);
     *s = (struct sdc_train_state){0};
+}
+
+void sdc_train_state_copy_model(struct sdc_train_state *s, const struct sdc_train_state *from) {
+    const struct sdc_model *m = s->model;
+    memcpy(s->params, from->params, m->flat * sizeof(float));
+    memcpy(s->buffers, from->buffers, m->buffer_flat * sizeof(float));
+    memcpy(s->counters, from->counters, m->n_counters * sizeof *s->counters);
 }
 
 void sdc_train_state_copy_optimizer(struct sdc_train_state *s, const struct sdc_train_state *from) {
@@ -140,6 +157,7 @@ struct sdc_loop_state sdc_loop_state_fresh(void) {
 void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init,
                            const struct sdc_schedule *schedule) {
     sdc_model_init_weights(s->model, seed_init, s->params);
+    sdc_model_init_buffers(s->model, s->buffers, s->counters);
     for (unsigned k = 0; k < SDC_STATE_MAX_SLOTS; k++)
         if (s->slots[k])
             memset(s->slots[k], 0, s->model->flat * sizeof(float));
@@ -163,25 +181,29 @@ void sdc_loop_state_next(struct sdc_loop_state *loop, uint64_t steps_per_epoch, 
     loop->step++;
 }
 
+size_t sdc_train_state_n_model(const struct sdc_train_state *s) {
+    return (size_t)s->model->n_params + s->model->n_buffers;
+}
+
 const struct sdc_tensor_view *sdc_train_state_views(const struct sdc_train_state *s, size_t *n) {
-    *n = s->model->n_params + s->n_loop + (s->has_optimizer ? s->n_optimizer : 0);
+    *n = sdc_train_state_n_model(s) + s->n_loop + (s->has_optimizer ? s->n_optimizer : 0);
     return s->views;
 }
 
 const struct sdc_tensor_view *sdc_train_state_optimizer_views(const struct sdc_train_state *s,
                                                               size_t *n) {
     *n = s->has_optimizer ? s->n_optimizer : 0;
-    return s->views + s->model->n_params + s->n_loop;
+    return s->views + sdc_train_state_n_model(s) + s->n_loop;
 }
 
 enum sdc_status sdc_train_state_digests(const struct sdc_train_state *s,
                                         struct sdc_rank_digests *digests, struct sdc_error *err) {
-    size_t n, params = s->model->n_params;
+    size_t n, params = s->model->n_params, model = sdc_train_state_n_model(s);
     const struct sdc_tensor_view *v = sdc_train_state_views(s, &n);
     struct sdc_rank_digests d = {.valid = true};
     SDC_TRY(sdc_state_digest(v, params, &d.parameters, err));
-    SDC_TRY(sdc_state_digest(v, 0, &d.buffers, err)); /* these models have none */
-    SDC_TRY(sdc_state_digest(v + params, s->n_loop, &d.loop, err));
+    SDC_TRY(sdc_state_digest(v + params, model - params, &d.buffers, err));
+    SDC_TRY(sdc_state_digest(v + model, s->n_loop, &d.loop, err));
     size_t n_optimizer;
     const struct sdc_tensor_view *optimizer = sdc_train_state_optimizer_views(s, &n_optimizer);
     SDC_TRY(sdc_state_digest(optimizer, n_optimizer, &d.optimizer, err));

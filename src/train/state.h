@@ -3,6 +3,8 @@
  * One replica: parameters, optimizer state, and the loop's counters, as tensors with names and as
  * flat vectors to compute with. Not its gradients, and nothing about other ranks.
  *
+ * The model part: its parameters, then its buffers, named as in train/model.h.
+ *
  * The optimizer part, with PyTorch's names of what torch.optim keeps, once there is any:
  *   optimizer/NAME/momentum                 as the parameter; of SGD with momentum
  *   optimizer/NAME/exp_avg, .../exp_avg_sq  as the parameter; of Adam and AdamW
@@ -60,12 +62,14 @@ struct sdc_train_state {
     unsigned schedule;                 /* SDC_SCHEDULE_HAS_... */
     size_t n_loop;                     /* tensors of the loop */
     float *params;                     /* flat; owned */
+    float *buffers;                    /* model->buffer_flat; owned */
+    int64_t *counters;                 /* model->n_counters, of the buffers; owned */
     float *slots[SDC_STATE_MAX_SLOTS]; /* flat; owned; momentum, or exp_avg and exp_avg_sq; NULL
                                           where the optimizer does not keep it */
     float *steps;                      /* [n_params]; owned; with MOMENTS */
     bool has_optimizer; /* the optimizer's state exists: loaded, or made by a first step */
     struct sdc_loop_state loop;
-    /* model, loop, optimizer in this order, so that the present ones are a prefix */
+    /* parameters, buffers, loop, optimizer in this order, so that the present ones are a prefix */
     struct sdc_tensor_view *views;
     char (*names)[SDC_STATE_NAME_SIZE]; /* of the optimizer's tensors */
     size_t n_optimizer;
@@ -78,9 +82,12 @@ enum sdc_status sdc_train_state_init(struct sdc_train_state *s, const struct sdc
                                      struct sdc_error *err) SDC_MUST_CHECK;
 void sdc_train_state_release(struct sdc_train_state *s);
 
-/* Fresh weights of this seed, no optimizer state, loop and schedule at their beginning. */
+/* Fresh weights of this seed, fresh buffers, no optimizer state, loop and schedule at their
+ * beginning. */
 void sdc_train_state_fresh(struct sdc_train_state *s, uint64_t seed_init,
                            const struct sdc_schedule *schedule);
+/* Takes over the parameters and buffers of another replica of the same model. */
+void sdc_train_state_copy_model(struct sdc_train_state *s, const struct sdc_train_state *from);
 /* Takes over the optimizer's state of another replica of the same model and optimizer. */
 void sdc_train_state_copy_optimizer(struct sdc_train_state *s, const struct sdc_train_state *from);
 
@@ -92,6 +99,8 @@ void sdc_loop_state_next(struct sdc_loop_state *loop, uint64_t steps_per_epoch, 
 
 /* The tensors there are now, *n of them, borrowed. */
 const struct sdc_tensor_view *sdc_train_state_views(const struct sdc_train_state *s, size_t *n);
+/* How many of them are the model's; they come first. */
+size_t sdc_train_state_n_model(const struct sdc_train_state *s);
 /* Those of the optimizer alone: none where there is no state yet. */
 const struct sdc_tensor_view *sdc_train_state_optimizer_views(const struct sdc_train_state *s,
                                                               size_t *n);

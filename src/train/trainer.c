@@ -17,7 +17,7 @@
 
 #define STALL_MS     600000u /* no rank made any progress for so long: the threads are lost */
 #define MAX_DATASETS 8
-#define MAX_MODELS   8
+#define MAX_MODELS   64
 
 struct kept_dataset {
     struct sdc_dataset *set;
@@ -29,7 +29,7 @@ struct kept_dataset {
 struct sdc_trainer {
     struct kept_dataset sets[MAX_DATASETS];
     unsigned n_sets;
-    struct sdc_model models[MAX_MODELS]; /* stay where they are: ranks point to them */
+    struct sdc_model *models[MAX_MODELS]; /* ranks point to them */
     unsigned n_models;
     struct sdc_rank ranks[SDC_MAX_RANKS];
     struct sdc_team *team; /* for team_ranks */
@@ -91,6 +91,8 @@ void sdc_trainer_free(struct sdc_trainer *t) {
         sdc_rank_release(&t->ranks[r]);
     for (unsigned i = 0; i < t->n_sets; i++)
         dataset_release(&t->sets[i]);
+    for (unsigned i = 0; i < t->n_models; i++)
+        sdc__free(t->models[i]);
     sdc__free(t);
 }
 
@@ -154,19 +156,27 @@ enum sdc_status sdc_trainer_epoch_steps(struct sdc_trainer *t, const struct sdc_
 }
 
 static enum sdc_status get_model(struct sdc_trainer *t, const char *name,
+                                 const struct sdc_model_input *input,
                                  const struct sdc_model **model, struct sdc_error *err) {
     for (unsigned i = 0; i < t->n_models; i++) {
-        if (strcmp(t->models[i].name, name) == 0) {
-            *model = &t->models[i];
+        if (strcmp(t->models[i]->name, name) == 0 &&
+            memcmp(&t->models[i]->input, input, sizeof *input) == 0) {
+            *model = t->models[i];
             return SDC_OK;
         }
     }
-    struct sdc_model made;
-    SDC_TRY(sdc_model_make(name, &made, err));
     if (t->n_models == MAX_MODELS)
-        return SDC_ERR(err, SDC_INTERNAL, "no room for model %s", name);
-    t->models[t->n_models] = made;
-    *model = &t->models[t->n_models++];
+        return SDC_ERR(err, SDC_LIMIT, "no room for model %s: %d others are kept", name,
+                       MAX_MODELS);
+    struct sdc_model *made = sdc__calloc(1, sizeof *made);
+    if (!made)
+        return SDC_NOMEM(err, "a model");
+    enum sdc_status st = sdc_model_make_for(name, input, made, err);
+    if (st != SDC_OK) {
+        sdc__free(made);
+        return st;
+    }
+    *model = t->models[t->n_models++] = made;
     return SDC_OK;
 }
 
@@ -217,7 +227,6 @@ static enum sdc_status choose_parts(struct session *s, struct sdc_error *err) {
     const struct sdc_run *run = s->run;
     struct sdc_job *job = &s->job;
     SDC_TRY(check_support(run, err));
-    SDC_TRY(get_model(s->t, run->model, &job->shape.model, err));
     job->shape.kernels = sdc_nn_find(run->kernels);
     if (!job->shape.kernels)
         return SDC_ERR(err, SDC_UNSUPPORTED, "kernels '%s' are unknown, expected onednn or ref",
@@ -239,16 +248,10 @@ static enum sdc_status choose_parts(struct session *s, struct sdc_error *err) {
 static enum sdc_status choose_data(struct session *s, struct sdc_error *err) {
     const struct sdc_run *run = s->run;
     struct sdc_job *job = &s->job;
-    const struct sdc_model *m = job->shape.model;
     SDC_TRY(get_dataset(s->t, run, true, &job->train_set, err));
     const struct sdc_dataset *d = job->train_set;
-    if (d->channels != m->channels || d->height != m->height || d->width != m->width ||
-        d->classes != m->classes)
-        return SDC_ERR(err, SDC_MISMATCH,
-                       "data set %s: images are %ux%ux%u of %u classes, model %s expects "
-                       "%ux%ux%u of %u",
-                       d->name, d->channels, d->height, d->width, d->classes, m->name, m->channels,
-                       m->height, m->width, m->classes);
+    const struct sdc_model_input input = {d->channels, d->height, d->width, d->classes};
+    SDC_TRY(get_model(s->t, run->model, &input, &job->shape.model, err));
     if (run->eval_samples == 0)
         return SDC_OK;
     SDC_TRY(get_dataset(s->t, run, false, &job->test_set, err));
