@@ -75,12 +75,15 @@ struct sdc_alter_result {
     const char *stale_readers;   /* who notices, where stale_sums > 0; static */
     uint64_t unknown_sums;       /* checksums that the file's writer left out, and stay so */
     uint64_t wrong_sums; /* checksums that were wrong before and stay so, where that is known */
-    uint64_t recoded;    /* elements whose storage was written anew */
-    uint64_t mappers;    /* in place: other processes seen to map the file, who see each change at
-                            once (of the same user, to root of all; not looked for with no_sync) */
-    uint64_t mapper;     /* the lowest process id of them */
-    char *record;        /* path of the record; NULL if none; free with sdc_text_free */
-    uint64_t elements;   /* planned; of each the result lists a change, but see max_changes */
+    uint64_t moved_sums; /* of them, those that were changed and are wrong by the same difference */
+    uint64_t unchecked_sums; /* mended, and not compared with what they covered before: they cover
+                                more bytes than are read for that, 16 MiB in all */
+    uint64_t recoded;        /* elements whose storage was written anew */
+    uint64_t mappers;  /* in place: other processes seen to map the file, who see each change at
+                          once (of the same user, to root of all; not looked for with no_sync) */
+    uint64_t mapper;   /* the lowest process id of them */
+    char *record;      /* path of the record; NULL if none; free with sdc_text_free */
+    uint64_t elements; /* planned; of each the result lists a change, but see max_changes */
     struct sdc_record_change *changes; /* by tensor and element; owned with their texts */
     size_t n_changes;
 };

@@ -98,6 +98,7 @@ struct sdc_record_mended {
     char *file; /* as in a change */
     uint64_t offset;
     uint32_t old_raw, new_raw; /* of its 4 bytes, least significant first */
+    bool was_wrong; /* old_raw was not what it should be, and new_raw differs from it by as much */
 };
 
 struct sdc_record {

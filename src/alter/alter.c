@@ -78,7 +78,8 @@ static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
     for (size_t i = 0; i < job->plan.n_changes && !job->plan.bulk; i++)
         unchanged += job->plan.changes[i].old_raw == job->plan.changes[i].new_raw;
     for (size_t i = 0; i < job->mending.n; i++)
-        mended += job->mending.items[i].old_raw != job->mending.items[i].new_raw;
+        mended += job->mending.items[i].old_raw != job->mending.items[i].new_raw &&
+                  !job->mending.items[i].was_wrong;
     *result = (struct sdc_alter_result){
         .support_sites = job->plan.support_sites,
         .removed_sites = job->plan.removed_sites,
@@ -95,6 +96,8 @@ static void hand_over(struct sdc_job *job, struct sdc_alter_result *result) {
             job->mending.n_stale + job->n_stale > 0 ? readers_of(job->plan.format) : NULL,
         .unknown_sums = job->mending.n_unknown,
         .wrong_sums = job->mending.n_wrong,
+        .moved_sums = job->mending.n_moved,
+        .unchecked_sums = job->mending.n_unchecked,
         .recoded = job->plan.n_recoded,
         .mappers = job->mappers.n,
         .mapper = job->mappers.first,

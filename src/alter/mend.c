@@ -104,6 +104,24 @@ static uint32_t mended_value(const struct sdc_ckpt_sum *sum, uint32_t stored, ui
                : stored;
 }
 
+/* Is the CRC that is stored not that of the bytes in the file? SDC_OK with wrong false where it is
+ * not looked at. */
+static enum sdc_status compare_crc(const struct sdc_ckpt_sum *sum, const struct sdc_file *f,
+                                   uint32_t stored, struct sdc_mending *m, bool *wrong,
+                                   struct sdc_error *err) {
+    uint32_t crc = sum->initial;
+    *wrong = false;
+    if (sum->size > SDC_MEND_CHECKED - m->checked) {
+        m->n_unchecked++;
+        return SDC_OK;
+    }
+    m->checked += sum->size;
+    SDC_TRY(sdc__crc_file(sum->kind == SDC_SUM_CRC32 ? SDC_CRC32 : SDC_CRC32C, f, sum->offset,
+                          sum->size, &crc, err));
+    *wrong = stored != (sum->kind == SDC_SUM_CRC32C_MASKED ? sdc__crc_mask(crc) : crc);
+    return SDC_OK;
+}
+
 static enum sdc_status mend_sum(const struct sdc_ckpt *ckpt, const struct sdc_ckpt_sum *sum,
                                 const struct sdc_patch *p, size_t n, sdc__mend_file *open,
                                 void *user, struct sdc_mending *m, struct sdc_error *err) {
@@ -116,7 +134,7 @@ static enum sdc_status mend_sum(const struct sdc_ckpt *ckpt, const struct sdc_ck
         SDC_TRY(open(user, sum->file, &f, err));
         SDC_TRY(recompute(sum, f, p, n, &before, &after, err));
     }
-    bool wrong = false;
+    bool wrong = false, was_wrong = false;
     for (unsigned i = 0; i < sum->n_places; i++) {
         unsigned char bytes[4];
         SDC_TRY(open(user, sum->places[i].file, &f, err));
@@ -131,8 +149,14 @@ static enum sdc_status mend_sum(const struct sdc_ckpt *ckpt, const struct sdc_ck
             .old_raw = (uint32_t)sdc_num_load(SDC_DTYPE_U32, bytes, false)};
         r->new_raw = mended_value(sum, r->old_raw, delta, before, after);
         wrong = wrong || (!is_crc && r->new_raw == r->old_raw && before != after);
+        if (is_crc && i == 0) { /* the places of one sum hold the same */
+            SDC_TRY(open(user, sum->file, &f, err));
+            SDC_TRY(compare_crc(sum, f, r->old_raw, m, &was_wrong, err));
+        }
+        r->was_wrong = was_wrong;
     }
-    m->n_wrong += wrong;
+    m->n_wrong += wrong || was_wrong;
+    m->n_moved += was_wrong;
     return SDC_OK;
 }
 

@@ -102,6 +102,16 @@ static void print_storage(struct sdc_cli *cli, const struct sdc_alter_result *r)
     if (r->mended > 0)
         fprintf(cli->out, "%s stored checksum%s mended\n", sdc_text_of_count(r->mended, count),
                 sdc_text_plural(r->mended));
+    if (r->unchecked_sums > 0)
+        fprintf(cli->out,
+                "%s checksum%s too many bytes to look whether right before: one that was wrong "
+                "stays wrong by the same difference\n",
+                sdc_text_of_count(r->unchecked_sums, count),
+                r->unchecked_sums == 1 ? " covers" : "s cover");
+    if (r->moved_sums > 0)
+        fprintf(cli->out, "%s checksum%s wrong before and stay%s wrong by the same difference\n",
+                sdc_text_of_count(r->moved_sums, count), r->moved_sums == 1 ? " was" : "s were",
+                r->moved_sums == 1 ? "s" : "");
     if (r->stale_sums > 0)
         fprintf(cli->out, "%s checksum%s left stale: %s\n", sdc_text_of_count(r->stale_sums, count),
                 sdc_text_plural(r->stale_sums), r->stale_readers);
@@ -109,9 +119,10 @@ static void print_storage(struct sdc_cli *cli, const struct sdc_alter_result *r)
         fprintf(cli->out, "%s checksum%s not mended: the file's writer left %s out (stored as 0)\n",
                 sdc_text_of_count(r->unknown_sums, count), sdc_text_plural(r->unknown_sums),
                 r->unknown_sums == 1 ? "it" : "them");
-    if (r->wrong_sums > 0)
+    if (r->wrong_sums > r->moved_sums)
         fprintf(cli->out, "%s checksum%s wrong before and left so\n",
-                sdc_text_of_count(r->wrong_sums, count), r->wrong_sums == 1 ? " was" : "s were");
+                sdc_text_of_count(r->wrong_sums - r->moved_sums, count),
+                r->wrong_sums - r->moved_sums == 1 ? " was" : "s were");
     if (r->recoded > 0)
         fprintf(cli->out,
                 "%s in compressed storage, which was written anew: undo restores the values, not "
@@ -158,6 +169,8 @@ static void json_counts(struct sdc_jw *w, const struct sdc_cli_alter_args *a, co
     sdc__jw_ku64(w, "stale_sums", r->stale_sums);
     sdc__jw_ku64(w, "unknown_sums", r->unknown_sums);
     sdc__jw_ku64(w, "wrong_sums", r->wrong_sums);
+    sdc__jw_ku64(w, "moved_sums", r->moved_sums);
+    sdc__jw_ku64(w, "unchecked_sums", r->unchecked_sums);
     sdc__jw_ku64(w, "recoded", r->recoded);
 }
 

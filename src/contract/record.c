@@ -151,6 +151,8 @@ static const struct sdc__field mended_fields[] = {
     {"offset", SDC__U64, MENDED_(m.offset)},
     {"old", SDC__TEXT, MENDED_(old_hex)},
     {"new", SDC__TEXT, MENDED_(new_hex)},
+    {"was_wrong", SDC__BOOL, .offset = offsetof(struct mended_line, m.was_wrong),
+     .flags = SDC__OMIT},
 };
 static const struct sdc__fields mended_table = SDC__FIELDS(mended_fields, struct mended_line);
 

@@ -198,6 +198,30 @@ def test_more_files_than_descriptors():
     few("diff", "copy", "clean", out="identical")
 
 
+def test_checksums_that_were_wrong():
+    """After stale, mend keeps the CRC wrong by the same difference, and says so."""
+    np.savez("a.npz", w=np.arange(100, dtype=np.float32), v=np.arange(5, dtype=np.float32))
+    with open("a.npz", "rb") as f:
+        clean = f.read()
+    run("alter", "a.npz", "--in-place", "--at", "w[3]@lsb:7", "--checksum", "stale", out="1 checksum left stale")
+    first = json.loads(run("alter", "a.npz", "-o", "b.npz", "--at", "w[5]@lsb:7", "--json"))
+    assert (first["mended"], first["wrong_sums"], first["moved_sums"], first["unchecked_sums"]) == (0, 1, 1, 0), first
+    run("alter", "a.npz", "--in-place", "--at", "w[5]@lsb:7", "--at", "v[1]@lsb:2",
+        out="1 checksum was wrong before and stays wrong by the same difference")
+    run("verify", "a.npz", code=1, out="1 wrong")
+    with open("a.npz.2.sdc.jsonl") as f:
+        lines = [line for line in map(json.loads, f) if line["type"] == "mended"]
+    assert {(line["what"], line.get("was_wrong", False)) for line in lines} == {("zip member w.npy", True), ("zip member v.npy", False)}, lines
+    for record in ("a.npz.2.sdc.jsonl", "a.npz.sdc.jsonl"):
+        run("undo", record)
+    with open("a.npz", "rb") as f:
+        assert f.read() == clean
+    np.savez("large.npz", w=np.zeros(5_000_000, dtype=np.float32))
+    run("alter", "large.npz", "--in-place", "--at", "w[3]@lsb:7",
+        out="1 checksum covers too many bytes to look whether right before: one that was wrong stays wrong")
+    os.remove("large.npz")
+
+
 def main():
     failed = 0
     for name, test in sorted(globals().items()):
