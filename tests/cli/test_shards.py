@@ -166,6 +166,20 @@ def test_large_headers():
     os.remove("large.safetensors")
 
 
+def test_parts_of_distributed_checkpoints():
+    """PyTorch's HuggingFaceStorageWriter: each rank's parts in a file of its own, and no index."""
+    shutil.rmtree("ranks", ignore_errors=True)
+    os.makedirs("ranks")
+    for rank in (0, 1):
+        put(f"ranks/shard-0000{rank}-model-00001-of-00001.safetensors",
+            {"__metadata__": {"DCP_SHARDING_INFO": json.dumps({"w": {"saved_offsets": [2 * rank]}}), "DCP_VERSION": "1.0", "format": "pt"},
+             "w": {"dtype": "U8", "shape": [2], "data_offsets": [0, 2]}}, bytes(2))
+    run("inspect", "ranks", code=3, err="a distributed checkpoint of PyTorch in safetensors files")
+    run("alter", "ranks", "-o", "never", code=3, err="one rank's parts of tensors (shard-00000-model-00001-of-00001.safetensors, ...)")
+    run("inspect", "ranks/shard-00001-model-00001-of-00001.safetensors", out="its tensors may be parts of larger ones")
+    assert not os.path.exists("never")
+
+
 def test_notes():
     def unmapped(v): del v["weight_map"]["block.1.weight"]
     out = run("inspect", make("set", change=unmapped))

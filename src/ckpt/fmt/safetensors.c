@@ -228,6 +228,16 @@ static enum sdc_status check_metadata(const struct sdc_json *v, const char *path
     return SDC_OK;
 }
 
+/* torch/distributed/checkpoint/_hf_utils.py: each rank writes its parts, and where they belong. */
+static enum sdc_status note_shard(struct sdc_ckpt *ckpt, const struct sdc_json *metadata,
+                                  struct sdc_error *err) {
+    if (ckpt->ops->is_set || !sdc__json_get(metadata, "DCP_SHARDING_INFO"))
+        return SDC_OK;
+    return sdc__ckpt_add_note(ckpt, SDC_NOTE_INFO, err,
+                              "written by PyTorch's distributed checkpoints: its tensors may be "
+                              "parts of larger ones, and are listed as they are in this file");
+}
+
 /* ---- the whole file ---- */
 
 /* Empty tensors share their begin with the next one, so the end decides between equals. */
@@ -386,7 +396,8 @@ static enum sdc_status visit(void *user, const char *key, const struct sdc_st_te
             return SDC_ERR(err, SDC_INVALID, "%s: __metadata__: a duplicate key in the header",
                            r->path);
         r->metadata = true;
-        return check_metadata(value, r->path, err);
+        SDC_TRY(check_metadata(value, r->path, err));
+        return note_shard(r->ckpt, value, err);
     }
     if (!tensor) {
         SDC_TRY(get_tensor(value, r->path, key, &t, err));

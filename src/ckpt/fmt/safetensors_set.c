@@ -301,11 +301,22 @@ static enum sdc_status check_shards(const struct set *s, struct sdc_error *err) 
                    s->files.n + 1, (unsigned long long)count0);
 }
 
+/* shard-00000-model-00001-of-00001.safetensors: the parts of each rank */
+static bool is_distributed(const char *name) {
+    return strncmp(name, "shard-", 6) == 0 && strstr(name, "-model-");
+}
+
 static enum sdc_status without_index(struct set *s, struct sdc_error *err) {
     const struct sdc_ckpt_entry **sorted = NULL;
     size_t stem;
     uint64_t no, count;
     SDC_TRY(list(s->folder, SUFFIX, &s->files, err));
+    if (s->files.n > 1 && is_distributed(s->files.items[0]) && is_distributed(s->files.items[1]))
+        return SDC_ERR(err, SDC_UNSUPPORTED,
+                       "%s: a distributed checkpoint of PyTorch in safetensors files, each with "
+                       "one rank's parts of tensors (%s, ...), which is not read as one; give one "
+                       "of the files",
+                       s->ckpt->path, s->files.items[0]);
     /* a file alone is that file, unless its name says that it is one of several */
     if (s->files.n > 1 ||
         (s->files.n == 1 && sdc__shard_name(s->files.items[0], SUFFIX, &stem, &no, &count))) {
