@@ -2,6 +2,7 @@
  *
  * Comparing the files of two checkpoints as bytes.
  */
+#include <stdatomic.h>
 #include <string.h>
 
 #include "audit/diff_match.h"
@@ -12,50 +13,52 @@
 
 struct bytes {
     const struct sdc_file *a, *b;
-    uint64_t size;  /* of the shorter one */
-    uint64_t first; /* where they differ, if p->stop was set */
-    struct sdc_parallel *p;
+    uint64_t size;           /* of the shorter one */
+    _Atomic uint64_t first;  /* difference that was found, of those found the first; or size */
+    _Atomic uint64_t failed; /* the same of what could not be read */
 };
 
 struct slot {
     unsigned char *a, *b; /* SDC_WALK_READ */
-    bool differs;
-    uint64_t first;
 };
 
+static void note_first(_Atomic uint64_t *first, uint64_t at) {
+    uint64_t was = *first;
+    while (at < was && !atomic_compare_exchange_weak(first, &was, at))
+        ; /* another thread was there meanwhile */
+}
+
+static enum sdc_status read_both(struct bytes *c, struct slot *s, uint64_t at, size_t n,
+                                 struct sdc_error *err) {
+    enum sdc_status st = sdc__file_read(c->a, at, s->a, n, err);
+    if (st == SDC_OK)
+        st = sdc__file_read(c->b, at, s->b, n, err);
+    if (st != SDC_OK)
+        note_first(&c->failed, at);
+    return st;
+}
+
 static enum sdc_status work(void *user, void *slot, uint64_t task, struct sdc_error *err) {
-    const struct bytes *c = user;
+    struct bytes *c = user;
     struct slot *s = slot;
     uint64_t at = task * SDC_WALK_CHUNK;
     const uint64_t end = c->size - at < SDC_WALK_CHUNK ? c->size : at + SDC_WALK_CHUNK;
-    s->differs = false;
-    for (; at < end && !s->differs; at += SDC_WALK_READ) {
+    for (; at < end && at < c->first; at += SDC_WALK_READ) {
         size_t n = end - at < SDC_WALK_READ ? (size_t)(end - at) : SDC_WALK_READ, k = 0;
-        SDC_TRY(sdc__file_read(c->a, at, s->a, n, err));
-        SDC_TRY(sdc__file_read(c->b, at, s->b, n, err));
+        SDC_TRY(read_both(c, s, at, n, err));
         if (memcmp(s->a, s->b, n) == 0)
             continue;
         while (s->a[k] == s->b[k])
             k++;
-        s->differs = true;
-        s->first = at + k;
+        note_first(&c->first, at + k);
     }
-    return SDC_OK;
-}
-
-static enum sdc_status commit(void *user, void *slot, uint64_t task, struct sdc_error *err) {
-    struct bytes *c = user;
-    const struct slot *s = slot;
-    (void)task;
-    (void)err;
-    c->p->stop = s->differs;
-    c->first = s->first;
     return SDC_OK;
 }
 
 static enum sdc_status compare(const struct sdc_file *a, const struct sdc_file *b, unsigned wanted,
                                bool *same, uint64_t *first, struct sdc_error *err) {
     struct bytes c = {.a = a, .b = b, .size = a->size < b->size ? a->size : b->size};
+    c.first = c.failed = c.size;
     const uint64_t n = c.size / SDC_WALK_CHUNK + (c.size % SDC_WALK_CHUNK != 0);
     const unsigned threads = sdc__parallel_threads(wanted, n);
     struct slot *slots = sdc__calloc(threads, sizeof *slots);
@@ -68,15 +71,15 @@ static enum sdc_status compare(const struct sdc_file *a, const struct sdc_file *
     struct sdc_parallel p = {.n_tasks = n,
                              .threads = threads,
                              .work = work,
-                             .commit = commit,
                              .user = &c,
                              .slots = slots,
                              .slot_size = sizeof *slots};
-    c.p = &p;
     if (st == SDC_OK)
         st = sdc__parallel_run(&p, err);
-    *same = !p.stop && a->size == b->size;
-    *first = p.stop ? c.first : c.size;
+    if (c.first < c.failed) /* what is behind the first difference need not be read */
+        st = SDC_OK;
+    *first = c.first;
+    *same = *first == c.size && a->size == b->size;
     for (unsigned i = 0; slots && i < threads; i++) {
         sdc__free(slots[i].a);
         sdc__free(slots[i].b);

@@ -10,6 +10,7 @@ struct run {
     pthread_cond_t turn; /* committed has moved, or ended is set */
     uint64_t next;       /* the task to be taken next */
     uint64_t committed;  /* tasks committed, which are those below this number */
+    uint64_t failed;     /* of tasks without results: the first that failed, if ended */
     bool ended;          /* a task failed or stop was set: nothing more is committed */
     enum sdc_status st;
     struct sdc_error err;
@@ -36,14 +37,30 @@ unsigned sdc__parallel_threads(unsigned wanted, uint64_t n_tasks) {
     return n < 1 ? 1 : (unsigned)n;
 }
 
+/* Without results to hand over nothing is waited for. Tasks are taken in their order, so those
+ * before a failed one are done or under way: the first of all that fail is the one to report. */
+static void note_end(struct run *r, uint64_t task, enum sdc_status st,
+                     const struct sdc_error *err) {
+    if (st == SDC_OK || (r->ended && r->failed < task))
+        return;
+    r->ended = true;
+    r->failed = task;
+    r->st = st;
+    r->err = *err;
+}
+
 /* Waits until all tasks before this one are committed, then commits it. Called with the lock. */
 static void hand_over(struct run *r, void *slot, uint64_t task, enum sdc_status st,
                       struct sdc_error *err) {
+    if (!r->p->commit) {
+        note_end(r, task, st, err);
+        return;
+    }
     while (r->committed != task && !r->ended)
         (void)pthread_cond_wait(&r->turn, &r->lock);
     if (r->ended)
         return;
-    if (st == SDC_OK && r->p->commit)
+    if (st == SDC_OK)
         st = r->p->commit(r->p->user, slot, task, err);
     if (st != SDC_OK) {
         r->st = st;

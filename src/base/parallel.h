@@ -27,7 +27,8 @@ struct sdc_parallel {
     unsigned threads; /* how many slots there are; see sdc__parallel_threads */
     /* Does task number `task` into this thread's slot. Several at a time. */
     enum sdc_status (*work)(void *user, void *slot, uint64_t task, struct sdc_error *err);
-    /* Takes the result out of the slot. One at a time, in the order of the tasks; may be NULL. */
+    /* Takes the result out of the slot. One at a time, in the order of the tasks. NULL: there are
+     * no results, and no thread waits for another. */
     enum sdc_status (*commit)(void *user, void *slot, uint64_t task, struct sdc_error *err);
     void *user;
     void *slots; /* `threads` of slot_size bytes each; owned by the caller */

@@ -125,6 +125,40 @@ static void stops_when_told(void **state) {
     assert_int_equal(none.seen, 0);
 }
 
+struct alone {
+    atomic_uint done;
+    uint64_t fail_at;
+};
+
+static enum sdc_status work_alone(void *user, void *slot, uint64_t task, struct sdc_error *e) {
+    struct alone *a = user;
+    (void)slot;
+    if (task == a->fail_at) /* those after it are done and have failed before it does */
+        sdc__sleep_ms(20);
+    atomic_fetch_add(&a->done, 1);
+    return task >= a->fail_at ? SDC_ERR(e, SDC_INVALID, "task %llu", (unsigned long long)task)
+                              : SDC_OK;
+}
+
+static void without_results_nothing_waits_and_the_first_failure_is_told(void **state) {
+    (void)state;
+    for (unsigned threads = 1; threads <= 4; threads++) {
+        char slots[4];
+        struct alone a = {.fail_at = NEVER};
+        struct sdc_parallel p = {.n_tasks = 100,
+                                 .threads = threads,
+                                 .work = work_alone,
+                                 .user = &a,
+                                 .slots = slots,
+                                 .slot_size = 1};
+        assert_int_equal(sdc__parallel_run(&p, &err), SDC_OK);
+        assert_int_equal(a.done, 100);
+        a.fail_at = 17;
+        assert_int_equal(sdc__parallel_run(&p, &err), SDC_INVALID);
+        assert_string_equal(err.message, "task 17");
+    }
+}
+
 static void counts_threads(void **state) {
     (void)state;
     assert_true(sdc__processors() >= 1);
@@ -141,6 +175,7 @@ int main(void) {
         cmocka_unit_test(gives_the_same_sum_for_every_number_of_threads),
         cmocka_unit_test(reports_the_first_failure_in_order),
         cmocka_unit_test(stops_when_told),
+        cmocka_unit_test(without_results_nothing_waits_and_the_first_failure_is_told),
         cmocka_unit_test(counts_threads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
