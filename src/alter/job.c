@@ -7,7 +7,7 @@
 #include "base/alloc.h"
 
 #define VIEW_FROM 512                 /* sites of a file that is mapped */
-#define VIEW_GAP  ((uint64_t)1 << 18) /* bytes from one to the next, on average */
+#define VIEW_GAP  ((uint64_t)1 << 15) /* bytes from one to the next, on average */
 
 enum sdc_status sdc__job_init(struct sdc_job *job, const char *path,
                               const struct sdc_choice *choice,
