@@ -246,6 +246,7 @@ void sdc__entry_release(struct sdc_ckpt_entry *e) {
     for (size_t i = 0; i < e->n_pieces; i++)
         sdc__free((uint64_t *)(uintptr_t)e->pieces[i].dims);
     sdc__free(e->pieces);
+    sdc__layout_cells_free(e->cells);
     sdc__free(e->name);
     sdc__free(e->dtype_text);
     sdc__free(e->locked);

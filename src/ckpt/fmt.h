@@ -45,6 +45,7 @@ struct sdc_ckpt_entry {
     size_t n_aliases;
     struct sdc_ckpt_piece *pieces; /* each with its arrays in one block; none: ops->map and read */
     size_t n_pieces;
+    struct sdc_ckpt_cells *cells; /* which of many boxes; NULL: few, or look at each; owned */
     bool packed; /* one piece, C order without gaps, elements of whole bytes; set by finish */
     uint64_t stored_size; /* bytes of the files that hold elements */
     uint64_t key, key2;   /* the format's own handles, such as an object address */
@@ -189,6 +190,11 @@ enum sdc_status sdc__ckpt_add_note(struct sdc_ckpt *ckpt, enum sdc_note_kind kin
 /* Checks all pieces against type, shape and files; sets packed. */
 enum sdc_status sdc__layout_check(const struct sdc_ckpt *ckpt, struct sdc_ckpt_entry *e,
                                   struct sdc_error *err) SDC_MUST_CHECK;
+/* layout_index.c: a table of the boxes of many pieces, where they are a grid or nearly so, and the
+ * first box that holds the element with these coordinates by it; NULL: none. */
+enum sdc_status sdc__layout_index(struct sdc_ckpt_entry *e, struct sdc_error *err) SDC_MUST_CHECK;
+const struct sdc_ckpt_piece *sdc__layout_box(const struct sdc_ckpt_entry *e, const uint64_t *coord);
+void sdc__layout_cells_free(struct sdc_ckpt_cells *cells); /* accepts NULL */
 /* elem is in range. SDC_UNSUPPORTED where no piece holds it. */
 enum sdc_status sdc__layout_map(const struct sdc_ckpt *ckpt, const struct sdc_ckpt_entry *e,
                                 uint64_t elem, struct sdc_span *span,

@@ -102,7 +102,7 @@ enum sdc_status sdc__layout_check(const struct sdc_ckpt *ckpt, struct sdc_ckpt_e
     for (size_t i = 0; i < e->n_pieces; i++)
         SDC_TRY(check_piece(ckpt, e, &e->pieces[i], err));
     e->packed = e->n_pieces == 1 && e->desc.n_elems > 0 && is_packed(e, &e->pieces[0]);
-    return SDC_OK;
+    return sdc__layout_index(e, err);
 }
 
 /* ---- one element ---- */
@@ -138,7 +138,12 @@ static bool find_place(const struct sdc_ckpt_entry *e, uint64_t elem, struct pla
     uint64_t coord[SDC_MAX_RANK + 4], flat = elem, run = e->desc.n_elems - elem;
     const struct sdc_ckpt_piece *p = NULL;
     to_coords(e->desc.shape, e->desc.rank, elem, coord);
-    for (size_t i = 0; i < e->n_pieces && !p; i++)
+    if (e->cells) {
+        p = sdc__layout_box(e, coord);
+        if (p && !in_box(e, p, coord, &flat, &run))
+            p = NULL;
+    }
+    for (size_t i = 0; !e->cells && i < e->n_pieces && !p; i++)
         if (!e->pieces[i].begin || in_box(e, &e->pieces[i], coord, &flat, &run))
             p = &e->pieces[i];
     if (!p)

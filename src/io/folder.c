@@ -29,6 +29,8 @@ enum sdc_status sdc__new_folder_begin(const char *target, bool sync, struct sdc_
     char *dir = sdc__path_dir(target);
     f->target = sdc__strdup(target);
     enum sdc_status st = dir && f->target ? SDC_OK : SDC_NOMEM(err, target);
+    if (st == SDC_OK && !sdc__path_is_dir(dir))
+        st = SDC_ERR(err, SDC_NOT_FOUND, "%s: there is no folder %s", target, dir);
     if (st == SDC_OK)
         (void)sdc__temp_sweep(dir);
     for (int i = 0; st == SDC_OK && !f->path; i++) {

@@ -141,6 +141,11 @@ enum sdc_status sdc__replace_begin(const char *path, bool may_replace, struct sd
     char *dir = NULL;
     struct stat s;
     r->may_replace = may_replace;
+    const size_t len = strlen(path);
+    if (len > 0 && path[len - 1] == '/' && !sdc__path_is_dir(path)) {
+        st = SDC_ERR(err, SDC_USAGE, "%s: ends with a slash, expected the name of a file", path);
+        goto out;
+    }
     SDC_TRY_OUT(st, resolve_target(path, &r->target, err));
     if (stat(r->target, &s) == 0) {
         if (S_ISDIR(s.st_mode)) {
@@ -160,6 +165,10 @@ enum sdc_status sdc__replace_begin(const char *path, bool may_replace, struct sd
     dir = sdc__path_dir(r->target);
     if (!dir) {
         st = SDC_NOMEM(err, path);
+        goto out;
+    }
+    if (!sdc__path_is_dir(dir)) {
+        st = SDC_ERR(err, SDC_NOT_FOUND, "%s: there is no folder %s", path, dir);
         goto out;
     }
     (void)sdc__temp_sweep(dir);

@@ -222,6 +222,22 @@ def test_checksums_that_were_wrong():
     os.remove("large.npz")
 
 
+def test_where_outputs_go():
+    """Messages name the output and its folder, not a temporary."""
+    make("set")
+    shutil.copy(f"set/{NAMES[0]}", "a.st")
+    run("alter", "a.st", "-o", "no/where/b.st", code=4, err="alter: no/where/b.st: there is no folder no/where\n")
+    run("alter", "a.st", "-o", "b.st/", code=2, err="alter: b.st/: ends with a slash, expected the name of a file\n")
+    run("alter", "a.st", "-o", "b.st", "--record", "no/r", code=4, err="no/r: there is no folder no\n")
+    run("alter", "set", "-o", "no/where/b", code=4, err="alter: no/where/b: there is no folder no/where\n")
+    run("seal", "a.st", "-o", "no/s", code=4, err="no/s: there is no folder no\n")
+    os.makedirs("set/sub/other")
+    with open("set/sub/other/notes", "w") as f:
+        f.write("mine")
+    run("alter", "set", "-o", "copy/")  # a folder is copied with all it holds
+    assert os.path.exists("copy/sub/other/notes") and os.path.exists("copy.sdc.jsonl")
+
+
 def main():
     failed = 0
     for name, test in sorted(globals().items()):

@@ -199,6 +199,62 @@ static void bounds(void **state) {
     }
 }
 
+/* The first box that holds the element, looked for one by one. */
+static uint64_t offset_by_hand(const struct kit *k, uint64_t row, uint64_t column) {
+    for (size_t i = 0; i < k->e.n_pieces; i++) {
+        const struct sdc_ckpt_piece *p = &k->e.pieces[i];
+        if (row >= p->begin[0] && row - p->begin[0] < p->size[0] && column >= p->begin[1] &&
+            column - p->begin[1] < p->size[1])
+            return p->bit / 8 + (row - p->begin[0]) * p->size[1] + column - p->begin[1];
+    }
+    return UINT64_MAX;
+}
+
+/* Boxes of 48x60 elements of a byte: a grid of shards, in any order, some of them missing, some
+ * twice, some empty; and boxes cut at random, for which there is no table. */
+static void many_boxes(void **state) {
+    (void)state;
+    static const uint64_t shape[] = {48, 60};
+    uint32_t seed = 1;
+    for (int round = 0; round < 8; round++) {
+        struct kit k;
+        struct sdc_error err;
+        const bool grid = round < 6;
+        const uint64_t high = round % 2 ? 6 : 48, wide = round % 3 ? 5 : 1;
+        kit_open(&k, SDC_DTYPE_U8, 2, shape);
+        for (unsigned i = 0; i < (grid ? 48 / high * (60 / wide) + 20 : 200); i++) {
+            seed = seed * 1664525 + 1013904223;
+            const uint64_t r = seed >> 8;
+            uint64_t begin[2] = {r % (48 / high) * high, r / 64 % (60 / wide) * wide},
+                     size[2] = {r / 4096 % 17 ? high : 0, wide};
+            if (!grid) {
+                begin[0] = r % 48;
+                begin[1] = r / 48 % 60;
+                size[0] = 1 + r / 2880 % (48 - begin[0]);
+                size[1] = 1 + r / 7 % (60 - begin[1]);
+            }
+            const uint64_t strides[2] = {size[1] * 8, 8};
+            const struct sdc_ckpt_piece piece = {.bit = (uint64_t)(i % 64) * 8,
+                                                 .n_dims = 2,
+                                                 .dims = size,
+                                                 .strides = strides,
+                                                 .begin = begin,
+                                                 .size = size};
+            assert_int_equal(sdc__entry_piece(&k.e, &piece, &err), SDC_OK);
+        }
+        assert_int_equal(sdc__layout_check(&k.ckpt, &k.e, &err), SDC_OK);
+        assert_true((k.e.cells != NULL) == grid);
+        for (uint64_t e = 0; e < 48 * 60; e++) {
+            struct sdc_span span = {.offset = UINT64_MAX};
+            const uint64_t want = offset_by_hand(&k, e / 60, e % 60);
+            assert_int_equal(sdc__layout_map(&k.ckpt, &k.e, e, &span, &err),
+                             want == UINT64_MAX ? SDC_UNSUPPORTED : SDC_OK);
+            assert_int_equal(span.offset, want);
+        }
+        kit_close(&k);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(transposed),
@@ -206,6 +262,7 @@ int main(void) {
         cmocka_unit_test(nibbles_in_two_halves),
         cmocka_unit_test(boxes),
         cmocka_unit_test(bounds),
+        cmocka_unit_test(many_boxes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
