@@ -13,6 +13,7 @@ case "$what" in build | test | all) ;; *) echo "usage: scripts/deps.sh build|tes
 build_packages=(
     gcc libc6-dev make cmake ninja-build pkg-config      # compiler and build
     libdnnl-dev                                          # oneDNN, kernels of the trainer
+    openmpi-bin libopenmpi-dev                           # ranks as processes, on one machine or several
     libhdf5-dev zlib1g-dev                               # HDF5 checkpoints, gzip data sets
     libjansson-dev libyaml-dev                           # JSON, campaign specs
     libsqlite3-dev                                       # the campaign store
@@ -29,7 +30,7 @@ test_packages=(
     python3-numpy python3-h5py python3-torch             # independent readers, reference numerics
     python3-jsonschema python3-yaml                      # schema validation
     python3-xxhash                                       # a second computation of state digests
-    openmpi-bin libopenmpi-dev                           # its sums, which the horovod strategy repeats
+    slurm-wlm munge                                      # the trainer under srun
     hdf5-tools                                           # h5repack, for test files
     chromium                                             # the report in a real browser
     python3-websocket                                    # talks to the browser

@@ -14,6 +14,8 @@ struct sdc_comm {
     const struct sdc_comm_ops *ops;
     unsigned rank, size;
     size_t max_bytes;
+    atomic_bool lost; /* kept by comm.c */
+    const atomic_bool *hurry;
 };
 
 struct sdc_comm_ops {
@@ -31,9 +33,15 @@ struct sdc_comm_ops {
     enum sdc_status (*gather)(struct sdc_comm *comm, const void *mine, size_t size, void *all,
                               struct sdc_error *err);
     void (*abort)(struct sdc_comm *comm);
+    /* where ranks are processes, else NULL */
+    enum sdc_status (*start)(unsigned timeout_ms, unsigned *rank, unsigned *size,
+                             struct sdc_error *err);
+    void (*finish)(bool orderly, int exit_code);
+    const char *(*library)(void);
 };
 
 extern const struct sdc_comm_ops sdc_comm_self;
 extern const struct sdc_comm_ops sdc_comm_threads;
+extern const struct sdc_comm_ops sdc_comm_mpi; /* with SDC_HAVE_MPI */
 
 #endif

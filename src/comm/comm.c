@@ -7,7 +7,13 @@
 #include "base/limits.h"
 #include "comm/backend.h"
 
-static const struct sdc_comm_ops *const backends[] = {&sdc_comm_threads, &sdc_comm_self};
+static const struct sdc_comm_ops *const backends[] = {
+    &sdc_comm_threads,
+    &sdc_comm_self,
+#if SDC_HAVE_MPI
+    &sdc_comm_mpi,
+#endif
+};
 
 #define N_BACKENDS (sizeof backends / sizeof backends[0])
 
@@ -28,6 +34,23 @@ const char *sdc_comm_name(const struct sdc_comm_ops *ops) {
 
 const char *sdc_comm_summary(const struct sdc_comm_ops *ops) {
     return ops->summary;
+}
+
+bool sdc_comm_is_processes(const struct sdc_comm_ops *ops) {
+    return ops->start != NULL;
+}
+
+enum sdc_status sdc_comm_start(const struct sdc_comm_ops *ops, unsigned timeout_ms, unsigned *rank,
+                               unsigned *size, struct sdc_error *err) {
+    return ops->start(timeout_ms ? timeout_ms : SDC_COMM_TIMEOUT_MS, rank, size, err);
+}
+
+void sdc_comm_finish(const struct sdc_comm_ops *ops, bool orderly, int exit_code) {
+    ops->finish(orderly, exit_code);
+}
+
+const char *sdc_comm_library(const struct sdc_comm_ops *ops) {
+    return ops->library ? ops->library() : "";
 }
 
 enum sdc_status sdc_comm_group_new(const struct sdc_comm_ops *ops, unsigned ranks, size_t max_bytes,
@@ -56,15 +79,22 @@ unsigned sdc_comm_size(const struct sdc_comm *comm) {
     return comm->size;
 }
 
+/* Any failure of an implementation's call is the end of the group for this rank. */
+static enum sdc_status kept(struct sdc_comm *comm, enum sdc_status st) {
+    if (st != SDC_OK)
+        atomic_store(&comm->lost, true);
+    return st;
+}
+
 enum sdc_status sdc_comm_barrier(struct sdc_comm *comm, struct sdc_error *err) {
-    return comm->ops->barrier(comm, err);
+    return kept(comm, comm->ops->barrier(comm, err));
 }
 
 enum sdc_status sdc_comm_broadcast(struct sdc_comm *comm, unsigned root, void *data, size_t size,
                                    struct sdc_error *err) {
     if (root >= comm->size)
         return SDC_ERR(err, SDC_INTERNAL, "broadcast from rank %u, of %u ranks", root, comm->size);
-    return comm->ops->broadcast(comm, root, data, size, err);
+    return kept(comm, comm->ops->broadcast(comm, root, data, size, err));
 }
 
 enum sdc_status sdc_comm_allreduce(struct sdc_comm *comm, enum sdc_sum sum, enum sdc_dtype type,
@@ -76,12 +106,12 @@ enum sdc_status sdc_comm_allreduce(struct sdc_comm *comm, enum sdc_sum sum, enum
     if (n > comm->max_bytes / size)
         return SDC_ERR(err, SDC_INTERNAL, "sum of %zu elements of %zu bytes, the group allows %zu",
                        n, size, comm->max_bytes);
-    return comm->ops->allreduce(comm, sum, type, data, n, err);
+    return kept(comm, comm->ops->allreduce(comm, sum, type, data, n, err));
 }
 
 enum sdc_status sdc_comm_gather(struct sdc_comm *comm, const void *mine, size_t size, void *all,
                                 struct sdc_error *err) {
-    return comm->ops->gather(comm, mine, size, all, err);
+    return kept(comm, comm->ops->gather(comm, mine, size, all, err));
 }
 
 /* The message of `who` to everyone, as err. Collective. */
@@ -112,5 +142,14 @@ enum sdc_status sdc_comm_agree(struct sdc_comm *comm, enum sdc_status status,
 }
 
 void sdc_comm_abort(struct sdc_comm *comm) {
+    atomic_store(&comm->lost, true);
     comm->ops->abort(comm);
+}
+
+bool sdc_comm_lost(const struct sdc_comm *comm) {
+    return atomic_load(&comm->lost);
+}
+
+void sdc_comm_set_hurry(struct sdc_comm *comm, const atomic_bool *hurry) {
+    comm->hurry = hurry;
 }

@@ -184,12 +184,17 @@ struct vectors {
     adder *add;
     size_t es; /* bytes of an element */
     unsigned ranks;
+    size_t base; /* element that in[] and out point to */
     const void *const *in;
     unsigned char *out;
 };
 
 static const unsigned char *in_at(const struct vectors *v, unsigned rank, size_t at) {
-    return (const unsigned char *)v->in[rank] + at * v->es;
+    return (const unsigned char *)v->in[rank] + (at - v->base) * v->es;
+}
+
+static unsigned char *out_at(const struct vectors *v, size_t at) {
+    return v->out + (at - v->base) * v->es;
 }
 
 /* Elements [first, end), all of block b, around the ring. Gloo goes downwards from rank b - 1,
@@ -199,7 +204,7 @@ static void ring_block(enum sdc_sum sum, const struct vectors *v, unsigned b, si
     bool gloo = sum == SDC_SUM_GLOO_RING;
     for (size_t at = first; at < end; at += BLOCK) {
         size_t n = min_size(BLOCK, end - at);
-        unsigned char *out = v->out + at * v->es;
+        unsigned char *out = out_at(v, at);
         unsigned r = gloo ? (b + v->ranks - 1) % v->ranks : b;
         memcpy(out, in_at(v, r, at), n * v->es);
         for (unsigned hop = 1; hop < v->ranks; hop++) {
@@ -242,19 +247,31 @@ static void tree_block(const struct vectors *v, size_t at, size_t n) {
             v->add(n, level[k], leaf);
         memcpy(level[k], leaf, size);
         if (node + 1 == pof2)
-            memcpy(v->out + at * v->es, leaf, size);
+            memcpy(out_at(v, at), leaf, size);
     }
+}
+
+static void compute(enum sdc_sum sum, enum sdc_dtype type, struct vectors *v, size_t n,
+                    size_t first, size_t end) {
+    adder *half = sum == SDC_SUM_GLOO_RING ? add_f16_gloo : add_f16;
+    v->add = type == SDC_DTYPE_F64 ? add_f64 : type == SDC_DTYPE_F16 ? half : add_f32;
+    v->es = sdc_sum_size(type);
+    if (sum == SDC_SUM_OMPI_RECURSIVE_DOUBLING || sum == SDC_SUM_OMPI_RABENSEIFNER) {
+        for (size_t at = first; at < end; at += BLOCK)
+            tree_block(v, at, min_size(BLOCK, end - at));
+        return;
+    }
+    ring_sum(sum, v, n, first, end);
 }
 
 void sdc_sum_compute(enum sdc_sum sum, enum sdc_dtype type, unsigned ranks, const void *const in[],
                      size_t n, size_t first, size_t end, void *out) {
-    adder *half = sum == SDC_SUM_GLOO_RING ? add_f16_gloo : add_f16;
-    adder *add = type == SDC_DTYPE_F64 ? add_f64 : type == SDC_DTYPE_F16 ? half : add_f32;
-    struct vectors v = {add, sdc_sum_size(type), ranks, in, out};
-    if (sum == SDC_SUM_OMPI_RECURSIVE_DOUBLING || sum == SDC_SUM_OMPI_RABENSEIFNER) {
-        for (size_t at = first; at < end; at += BLOCK)
-            tree_block(&v, at, min_size(BLOCK, end - at));
-        return;
-    }
-    ring_sum(sum, &v, n, first, end);
+    struct vectors v = {.ranks = ranks, .in = in, .out = out};
+    compute(sum, type, &v, n, first, end);
+}
+
+void sdc_sum_compute_range(enum sdc_sum sum, enum sdc_dtype type, unsigned ranks,
+                           const void *const in[], size_t n, size_t first, size_t end, void *out) {
+    struct vectors v = {.ranks = ranks, .base = first, .in = in, .out = out};
+    compute(sum, type, &v, n, first, end);
 }

@@ -56,5 +56,8 @@ void sdc_sum_part(enum sdc_sum sum, enum sdc_dtype type, unsigned ranks, size_t 
  * asked for, not only parts. */
 void sdc_sum_compute(enum sdc_sum sum, enum sdc_dtype type, unsigned ranks, const void *const in[],
                      size_t n, size_t first, size_t end, void *out);
+/* The same where in[] and out hold the range alone: each points to its element `first`. */
+void sdc_sum_compute_range(enum sdc_sum sum, enum sdc_dtype type, unsigned ranks,
+                           const void *const in[], size_t n, size_t first, size_t end, void *out);
 
 #endif

@@ -27,7 +27,7 @@ static enum sdc_status self_group_new(unsigned ranks, size_t max_bytes, unsigned
     struct self *self = sdc__calloc(1, sizeof *self);
     if (!self)
         return SDC_NOMEM(err, "a group of one rank");
-    self->base = (struct sdc_comm){&sdc_comm_self, 0, 1, max_bytes};
+    self->base = (struct sdc_comm){.ops = &sdc_comm_self, .size = 1, .max_bytes = max_bytes};
     atomic_init(&self->aborted, false);
     ends[0] = &self->base;
     return SDC_OK;

@@ -279,7 +279,8 @@ static enum sdc_status threads_group_new(unsigned ranks, size_t max_bytes, unsig
             sdc_comm_group_free(made, r);
             return SDC_NOMEM(err, "a group of ranks");
         }
-        e->base = (struct sdc_comm){&sdc_comm_threads, r, ranks, max_bytes};
+        e->base = (struct sdc_comm){
+            .ops = &sdc_comm_threads, .rank = r, .size = ranks, .max_bytes = max_bytes};
         e->group = g;
         e->scratch = scratch;
         made[r] = &e->base;
