@@ -167,6 +167,37 @@ def types():
     print("quantised types ok")
 
 
+def every_type():
+    """Each type of the package, in the size that its table says: the tensor behind it would be out of place."""
+    kinds = [k for k in T if gguf.GGML_QUANT_SIZES[k][1]]
+    assert len(kinds) >= 30, kinds
+    for kind in kinds:
+        block, size = gguf.GGML_QUANT_SIZES[kind]
+        if kind == T.Q8_1:  # the package has two floats in front; in ggml-common.h, which counts, they are ggml_half
+            assert size == 40
+            size = 36
+        raw = bytes(k * 7 & 255 for k in range(6 * size))
+        out = values(File(tensors=[("w", [3, 2 * block], int(kind), raw), ("end", [1], 24, b"e")]).save("e.gguf"))
+        end = out["tensors"].pop("end")
+        parts = {n: t for n, t in out["tensors"].items()}
+        assert bytes.fromhex(end["values"]) == b"e" and out["notes"] == [], (kind, out["notes"])
+        if block == 1:
+            t, = parts.values()
+            assert list(parts) == ["w"] and t["shape"] == [3, 2] and t["dtype"] == kind.name, (kind, parts)
+            assert len(t["values"]) == 2 * 6 * size and t["stored_size"] == 6 * size, (kind, t)
+            assert t["offsets"] == [t["offsets"][0] + size * k for k in range(6)], (kind, t)
+        else:
+            assert all(n.startswith("w:") and n != "w:bytes" for n in parts), (kind, list(parts))
+            assert all(t["storage"] == f"{kind.name}, {block} weights in {size} bytes" for t in parts.values()), (kind, parts)
+            # no bit is left out and none is in two parts
+            assert sum(t["n_elems"] * bits_of(t) for t in parts.values()) == 8 * 6 * size, (kind, parts)
+        tail = -(6 * size) % 32 + 32
+        with open("e.gguf", "rb") as f:
+            data = f.read()
+        refused(data[:-tail - 1], "truncated", "tensor w")
+    print(len(kinds), "types ok")
+
+
 def package():
     """A file of the package's own writer: alignment, split parts, plain types, real quantisation."""
     rng = np.random.default_rng(2)
@@ -422,6 +453,7 @@ def large():
 
 assert LITTLE, "the checks of places read little-endian numbers"
 types()
+every_type()
 package()
 altered_by_program()
 header()

@@ -458,6 +458,35 @@ def check_values(row, before, after, changes):
         assert a.dtype == after[name].dtype and np.array_equal(a, after[name]), f"{row.name}: {name} differs from the plan"
 
 
+SUB_BYTE = {"F4": 4, "U4": 4, "U2": 2, "U1": 1}
+
+
+def check_bytes(row, path, out, record):
+    """The altered files are the old ones but for the recorded bytes: same lengths, every change and every
+    mended checksum at its place, nothing else."""
+    want, got = ({n: bytearray(d) for n, d in files_of(whole(row, p)).items()} for p in (path, out))
+    if row.folder:
+        want = {n: d for n, d in want.items() if n in got}
+    seen = {n: 0 for n in want}
+    for line in open(record):
+        c = json.loads(line)
+        if c["type"] not in ("change", "mended"):
+            continue
+        name = c.get("file", "") or next(n for n in want if not row.folder)
+        data, at, old, new = want[name], c["offset"], bytes.fromhex(c["old"]), bytes.fromhex(c["new"])
+        if c.get("dtype") in SUB_BYTE:
+            shift, mask = c.get("shift", 0), (1 << SUB_BYTE[c["dtype"]]) - 1
+            assert data[at] >> shift & mask == old[0], c
+            data[at] = data[at] & ~(mask << shift) & 255 | new[0] << shift
+        else:
+            assert data[at:at + len(old)] == old, c
+            data[at:at + len(new)] = new
+        seen[name] += 1
+    assert sum(seen.values()) >= row.flips / 32
+    for name, data in want.items():
+        assert len(data) == len(got[name]) and data == got[name], f"{row.name}: {name} has other bytes than the record says"
+
+
 def alter(row, path, out, seed, *more):
     p = run("alter", path, "-o", out, "--flips", row.flips, "--seed", seed, "--json", *row.options, *more)
     result = json.loads(p.stdout)
@@ -479,6 +508,8 @@ def check_row(row, folder, done):
     changes = changes_of(record)
     assert sum(len(c["bits"]) for c in changes) == row.flips, changes
     check_values(row, before, row.read(out), changes)
+    if not row.recoded:
+        check_bytes(row, path, out, record)
     done("alter")
 
     run("diff", path, path, *row.options)
