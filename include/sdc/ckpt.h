@@ -47,9 +47,9 @@ struct sdc_ckpt_as {
 struct sdc_ckpt_options {
     const struct sdc_ckpt_as *as; /* the first that matches counts */
     size_t n_as;
-    uint64_t
-        max_header;     /* safetensors: bytes of header accepted; 0: the reference reader's limit */
-    bool allow_unclean; /* HDF5: look at a file whose writer did not close it */
+    uint64_t max_header; /* bytes of header accepted; 0: of safetensors the reference reader's
+                            limit, of NumPy's arrays 16 MiB */
+    bool allow_unclean;  /* HDF5: look at a file whose writer did not close it */
 };
 
 /* path: a file, an index of a set, the prefix of one, or the folder of one. Recognises the format

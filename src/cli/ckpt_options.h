@@ -37,7 +37,7 @@ struct sdc_cli_ckpt_args {
          offsetof(type_, member_.max_header),                                                      \
          "BYTES",                                                                                  \
          NULL,                                                                                     \
-         "safetensors: accept a header of up to this size [100000000, as the reference reader]",   \
+         "safetensors, NumPy: accept a header of up to this size [100000000; 16777216]",           \
          1,                                                                                        \
          0,                                                                                        \
          NULL},                                                                                    \

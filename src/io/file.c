@@ -453,6 +453,10 @@ static enum sdc_status map_file(const struct sdc_file *f, int fd, int flags, str
 enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
                               struct sdc_error *err) {
     int fd;
+    const int code = sdc__io_before_read(f->path);
+    *map = (struct sdc_map){0};
+    if (code)
+        return SDC_ERR_SYS(err, SDC_IO, code, "%s: map", f->path);
     SDC_TRY(sdc__file_hold(f, &fd, err));
     enum sdc_status st = map_file(f, fd, MAP_PRIVATE, map, err);
     sdc__file_let(f);

@@ -276,7 +276,7 @@ struct sdc_io_hook {
      * hook was set. Returns 0 to go on, or an errno value with which the call then fails without
      * being made; it may also end the process. */
     int (*before)(void *user, uint64_t n, enum sdc_io_op op, const char *path);
-    /* The same before each read; n counts the reads alone. */
+    /* The same before each read and each mapping of a file; n counts these alone. */
     int (*before_read)(void *user, uint64_t n, const char *path);
     /* How many of the len bytes that are left the next read or write asks the system for: 1 to
      * len. What the system then does is a short count. */

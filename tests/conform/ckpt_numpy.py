@@ -194,7 +194,19 @@ def check_structured():
                     check_tensor(got[name], x, "s.npy")
                 assert all(t["locked"] == "strings" for n, t in out["tensors"].items()
                            if n not in want)
-    assert len(npy(np.zeros(1, types[-1]))) > 10000
+    data = npy(np.zeros(1, types[-1]))
+    assert len(data) > 10000
+    open("s.npy", "wb").write(data)
+    out = tool("--max-header", 10000, "list", "s.npy")
+    assert out.get("error") == "LIMIT" and "--max-header" in out["message"], out
+    assert len(good("--max-header", len(data), "list", "s.npy")["tensors"]) == 700
+    open("s.npy", "wb").write(with_header("{'descr': '<f4', 'fortran_order': False, 'shape': (1,), }" + " " * (17 << 20),
+                                          bytes(4), 2))
+    out = tool("list", "s.npy")
+    assert out.get("error") == "LIMIT" and "16777216" in out["message"], out
+    check_tensor(good("--max-header", 1 << 25, "values", "s.npy")["tensors"]["array"], np.zeros(1, "f4"), "s.npy")
+    np.savez("s.npz", np.zeros(1, types[-1]))
+    assert tool("--max-header", 10000, "list", "s.npz").get("error") == "LIMIT"
 
 
 def check_versions():

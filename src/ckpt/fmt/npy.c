@@ -234,7 +234,8 @@ static enum sdc_status npy_open(struct sdc_ckpt *ckpt, const struct sdc_ckpt_sou
     const struct sdc_file *f = ckpt->file;
     uint64_t len = 0;
     struct sdc_npy npy = {0};
-    SDC_TRY(sdc__npy_header_len(source->head, source->n_head, f->size, ckpt->path, &len, err));
+    SDC_TRY(sdc__npy_header_len(source->head, source->n_head, f->size, ckpt->options->max_header,
+                                ckpt->path, &len, err));
     unsigned char *head = sdc__alloc((size_t)len, 1);
     if (!head)
         return SDC_NOMEM(err, ckpt->path);

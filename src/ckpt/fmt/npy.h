@@ -87,10 +87,10 @@ struct sdc_npy {
 
 bool sdc__npy_is(const unsigned char *head, size_t n);
 /* Length of all before the elements; head: the first n bytes, SDC_NPY_START unless the array is
- * shorter, of `total` in all. SDC_INVALID (no array, truncated), SDC_UNSUPPORTED (version),
- * SDC_LIMIT. */
+ * shorter, of `total` in all; max: bytes of text accepted, 0 for the limit. SDC_INVALID (no array,
+ * truncated), SDC_UNSUPPORTED (version), SDC_LIMIT. */
 enum sdc_status sdc__npy_header_len(const unsigned char *head, size_t n, uint64_t total,
-                                    const char *what, uint64_t *len,
+                                    uint64_t max, const char *what, uint64_t *len,
                                     struct sdc_error *err) SDC_MUST_CHECK;
 /* head: all len bytes of it. Release in either case. */
 enum sdc_status sdc__npy_parse(const unsigned char *head, size_t len, const char *what,

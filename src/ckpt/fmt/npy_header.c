@@ -14,7 +14,8 @@ bool sdc__npy_is(const unsigned char *head, size_t n) {
 }
 
 enum sdc_status sdc__npy_header_len(const unsigned char *head, size_t n, uint64_t total,
-                                    const char *what, uint64_t *len, struct sdc_error *err) {
+                                    uint64_t max, const char *what, uint64_t *len,
+                                    struct sdc_error *err) {
     if (!sdc__npy_is(head, n))
         return SDC_ERR(err, SDC_INVALID, "%s: no NumPy array: its first bytes are others", what);
     if (n < 8 || n < (head[6] == 1 ? 10u : 12u))
@@ -28,9 +29,12 @@ enum sdc_status sdc__npy_header_len(const unsigned char *head, size_t n, uint64_
     if (head[6] > 1)
         text |= (uint64_t)head[10] << 16 | (uint64_t)head[11] << 24;
     *len = text + (head[6] == 1 ? 10 : 12);
-    if (text > SDC_MAX_NPY_HEADER)
-        return SDC_ERR(err, SDC_LIMIT, "%s: a header of %llu bytes, the limit is %u", what,
-                       (unsigned long long)text, SDC_MAX_NPY_HEADER);
+    if (max == 0)
+        max = SDC_MAX_NPY_HEADER;
+    if (text > max)
+        return SDC_ERR(err, SDC_LIMIT,
+                       "%s: a header of %llu bytes, the limit is %llu; --max-header sets another",
+                       what, (unsigned long long)text, (unsigned long long)max);
     if (*len > total)
         return SDC_ERR(err, SDC_INVALID, "%s: truncated: a header of %llu bytes, found %llu", what,
                        (unsigned long long)*len, (unsigned long long)total);

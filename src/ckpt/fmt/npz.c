@@ -23,8 +23,8 @@ struct npz {
     struct sdc_inflate *in;
     size_t in_member;
     struct sdc_file spool;
-    struct sdc_map map; /* of spool */
-    size_t spooled;     /* the member in it, if map.data */
+    struct sdc_map map; /* of spool; without data where the file system cannot map */
+    size_t spooled;     /* the member in it, if it is open */
     unsigned notes;
 };
 
@@ -69,7 +69,8 @@ static enum sdc_status add_member(struct sdc_ckpt *ckpt, size_t index, const cha
         st = note_member(ckpt, m->name, "no NumPy array", err);
         goto out;
     }
-    SDC_TRY_OUT(st, sdc__npy_header_len(start, n, m->size, what, &len, err));
+    SDC_TRY_OUT(st,
+                sdc__npy_header_len(start, n, m->size, ckpt->options->max_header, what, &len, err));
     head = sdc__alloc((size_t)len > n ? (size_t)len : n, 1);
     if (!head) {
         st = SDC_NOMEM(err, what);
@@ -213,7 +214,7 @@ static enum sdc_status unpack(struct sdc_ckpt *ckpt, size_t index, struct sdc_er
     enum { BLOCK = 1 << 18 };
     struct npz *z = ckpt->priv;
     const uint64_t size = z->zip.members[index].size;
-    if (z->map.data && z->spooled == index)
+    if (z->spool.fd >= 0 && z->spooled == index)
         return SDC_OK;
     sdc__file_unmap(&z->map);
     sdc__file_close(&z->spool);
@@ -229,9 +230,12 @@ static enum sdc_status unpack(struct sdc_ckpt *ckpt, size_t index, struct sdc_er
         at += n;
     }
     sdc__free(block);
-    if (st == SDC_OK)
-        st = sdc__file_map(&z->spool, &z->map, err);
     z->spooled = index;
+    if (st != SDC_OK)
+        sdc__file_close(&z->spool);
+    else if (sdc__file_map(&z->spool, &z->map, NULL) != SDC_OK)
+        z->map =
+            (struct sdc_map){0}; /* some file systems cannot: read instead, which takes longer */
     return st;
 }
 
@@ -244,8 +248,13 @@ static enum sdc_status npz_read(struct sdc_ckpt *ckpt, const struct sdc_ckpt_ent
     if (w->packed)
         return read_packed(ckpt, (size_t)e->key, w->start + first * size, to, n * size, err);
     SDC_TRY(unpack(ckpt, (size_t)e->key, err));
-    for (uint64_t k = 0; k < n; k++, to += size)
-        memcpy(to, z->map.data + sdc__npy_offset(w, e, first + k), size); /* inside: check_size */
+    for (uint64_t k = 0; k < n; k++, to += size) {
+        const uint64_t at = sdc__npy_offset(w, e, first + k); /* inside: check_size */
+        if (z->map.data)
+            memcpy(to, z->map.data + at, size);
+        else
+            SDC_TRY(sdc__file_read(&z->spool, at, to, size, err));
+    }
     return SDC_OK;
 }
 
