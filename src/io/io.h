@@ -121,7 +121,7 @@ enum sdc_status sdc__file_map(const struct sdc_file *f, struct sdc_map *map,
 bool sdc__file_view(const struct sdc_file *f, struct sdc_map *map) SDC_MUST_CHECK;
 void sdc__file_unmap(struct sdc_map *map);
 
-/* Other processes that map one of the open files among these (fd of -1: left out) and so see each
+/* Other processes that map one of the open files among these and so see each
  * change at once. As far as /proc shows them: of another user only to root, and in other containers
  * not at all. None where there is no /proc. SDC_NO_MEMORY. */
 struct sdc_mappers {

@@ -143,7 +143,7 @@ enum sdc_status sdc__files_mapped(const struct sdc_file *files, size_t n, struct
         struct stat s;
         int fd;
         if (!sdc__file_is_open(&files[i]) || sdc__file_hold(&files[i], &fd, NULL) != SDC_OK)
-            continue;
+            continue; /* what is wrong with it, writing to it will tell */
         if (fstat(fd, &s) == 0)
             wanted[l->n++] =
                 (struct wanted){.device = s.st_dev, .inode = s.st_ino, .path = path_of(fd)};
