@@ -43,10 +43,11 @@ static const struct {
 };
 #define N_CASES (sizeof cases / sizeof cases[0])
 
-/* Epochs of 64 / (8 ranks) steps: 8 or 4; from 10 on in the middle of one. */
+/* Epochs of 32 / (4 ranks) steps: 8 or 4; from 10 on in the middle of one. */
 static void describe(struct sdc_run *run, size_t k, const char *name, uint64_t from, uint64_t to) {
     kit_run(run, name, cases[k].recipe, cases[k].ranks, from, to);
-    run->data.limit = 64;
+    run->data.limit = 32;
+    run->batch = 4;
     kit_set(&run->optimizer.name, cases[k].optimizer);
     run->optimizer.lr = 0.01;
     run->optimizer.weight_decay = 1e-3;
@@ -83,17 +84,17 @@ static void restart_equals_going_on(void **state) {
         struct sdc_error err;
         struct sdc_run whole, rest;
         struct sdc_event_list a, b;
-        describe(&whole, k, "whole", 0, 22);
+        describe(&whole, k, "whole", 0, 17);
         kit_save(&whole, "updates-{step}.ckpt", cases[k].format);
         whole.save.steps = sdc__calloc(1, sizeof(uint64_t));
         whole.save.steps[0] = 10;
         whole.save.n_steps = 1;
         kit_train(trainer, &whole, SDC_OK, &a, &err);
         for (unsigned again = 0; again < 2; again++) {
-            describe(&rest, k, "rest", 10, 22);
+            describe(&rest, k, "rest", 10, 17);
             kit_load(&rest, "updates-10.ckpt");
             kit_train(trainer, &rest, SDC_OK, &b, &err);
-            for (uint64_t step = 11; step <= 22; step++) {
+            for (uint64_t step = 11; step <= 17; step++) {
                 const struct sdc_event *x = step_event(&a, step), *y = step_event(&b, step);
                 for (uint32_t r = 0; r < cases[k].ranks; r++)
                     if (!kit_same_digests(&x->digests[r], &y->digests[r]))
