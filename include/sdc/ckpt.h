@@ -64,7 +64,7 @@ SDC_API const char *sdc_ckpt_path(const struct sdc_ckpt *ckpt); /* as given to o
 /* What names of files that go with it begin with (NAME.seal, NAME.sdc.jsonl): its path, ended by a
  * name (that of the folder, where the path is "."); of a set one and the same however it was named:
  * its folder; the prefix of a TensorFlow checkpoint; the first part of a GGUF model; the index
- * where the folder has several. Borrowed. */
+ * of Keras' shards, or where the folder has several. Borrowed. */
 SDC_API const char *sdc_ckpt_name(const struct sdc_ckpt *ckpt);
 SDC_API const char *sdc_ckpt_format(const struct sdc_ckpt *ckpt); /* "hdf5", "safetensors", ... */
 
