@@ -22,7 +22,8 @@ static const char *const who_names[] = {"rank0", "all", NULL};
 const struct sdc_opt train_option_table[] = {
     {SDC_OPT_STR, "run", 0, AT(run), "FILE", NULL,
      "carry out this run description; all else is in it", 0, 0, NULL},
-    {SDC_OPT_STR, "model", 0, AT(model), "NAME", "lenet5", "mlp, lenet5, alexnet, vgg11, resnet20, resnet18 or resnet50", 0, 0, NULL},
+    {SDC_OPT_STR, "model", 0, AT(model), "NAME", "lenet5",
+     "mlp, lenet5, alexnet, vgg11, resnet20, resnet18 or resnet50", 0, 0, NULL},
     {SDC_OPT_STR, "data", 0, AT(data), "NAME", "fashion-mnist",
      "fashion-mnist, cifar-10, cifar-100 or synthetic", 0, 0, NULL},
     {SDC_OPT_STR, "data-path", 0, AT(data_path), "DIR", NULL,

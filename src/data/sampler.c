@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * torch/utils/data/distributed.py of PyTorch 1.13, DistributedSampler, under a DataLoader with drop_last; only the permutation comes from Philox.
+ * torch/utils/data/distributed.py of PyTorch 1.13, DistributedSampler, under a DataLoader with
+ * drop_last; only the permutation comes from Philox.
  */
 #include <stdbool.h>
 
