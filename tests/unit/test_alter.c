@@ -592,7 +592,7 @@ static void in_place_does_not_read_the_file(void **state) {
         skip();
     }
     close(fd);
-    struct sdc_alter_options o = {0};
+    struct sdc_alter_options o = {.no_sync = true}; /* else /proc is read, as much as there is */
     struct sdc_alter_result r;
     struct sdc_buf io = SDC_BUF_INIT;
     unsigned long long before = 0, after = 0;
