@@ -18,6 +18,7 @@
 #include "base/limits.h"
 #include "base/str.h"
 #include "cli/train_options.h"
+#include "comm/comm.h"
 #include "io/io.h"
 #include "sdc/choice.h"
 #include "train/train.h"
@@ -32,8 +33,21 @@ static void on_signal(int number) {
     atomic_store(&cancelled, true);
 }
 
+/* This process among those of a launcher. comm: NULL where ranks are threads. */
+static struct {
+    const struct sdc_comm_ops *comm;
+    unsigned rank, size;
+    bool agreed; /* the others know how this one ends */
+} process = {.size = 1, .agreed = true};
+
+/* What all processes know, the first says. */
 static int fail(const struct sdc_error *err) {
-    fprintf(stderr, "sdclab train: %s\n", err->message);
+    if (process.rank > 0 && process.agreed)
+        return sdc_status_exit_code(err->status);
+    fputs("sdclab train: ", stderr);
+    if (process.rank > 0)
+        fprintf(stderr, "rank %u: ", process.rank);
+    fprintf(stderr, "%s\n", err->message);
     if (err->status == SDC_USAGE)
         fprintf(stderr, "see 'sdclab train --help'\n");
     return sdc_status_exit_code(err->status);
@@ -127,17 +141,18 @@ static void print_json(const struct sdc_train_result *r) {
 static enum sdc_status train(struct sdc_trainer *t, const struct sdc_run *run,
                              const struct train_options *o, struct sdc_error *err) {
     struct talk talk = {.terminal = isatty(STDERR_FILENO) != 0, .to_step = run->to_step};
-    struct sdc_train_hooks hooks = {
-        .event = o->quiet ? NULL : say_event, .arg = &talk, .cancel = &cancelled};
+    struct sdc_train_hooks hooks = {.event = o->quiet || process.rank > 0 ? NULL : say_event,
+                                    .arg = &talk,
+                                    .cancel = &cancelled};
     struct sdc_train_result result;
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    SDC_TRY(sdc__make_dirs(run->output, err));
+    SDC_TRY(sdc_trainer_agree(t, sdc__make_dirs(run->output, err), err));
     enum sdc_status st = sdc_trainer_run(t, run, &hooks, &result, err);
     end_line(&talk);
-    if (st != SDC_OK)
+    if (st != SDC_OK || process.rank > 0)
         return st;
     if (o->json)
         print_json(&result);
@@ -170,8 +185,9 @@ static enum sdc_status print_samples(struct sdc_trainer *t, const struct sdc_run
 
 /* A run description decides everything; an option beside it would be silently without effect. */
 static enum sdc_status only_run(int argc, char *argv[], struct sdc_error *err) {
-    static const char *const allowed[] = {
-        "--run", "--dry-run", "--list-samples", "--json", "--quiet", "-q", "--help", "-h", NULL};
+    static const char *const allowed[] = {"--run",          "--comm", "--timeout", "--dry-run",
+                                          "--list-samples", "--json", "--quiet",   "-q",
+                                          "--help",         "-h",     NULL};
     for (int i = 1; i < argc; i++) {
         size_t k = 0, len = strcspn(argv[i], "=");
         if (argv[i][0] != '-')
@@ -185,23 +201,81 @@ static enum sdc_status only_run(int argc, char *argv[], struct sdc_error *err) {
     return SDC_OK;
 }
 
-static enum sdc_status carry_out(const struct train_options *o, struct sdc_error *err) {
-    struct sdc_trainer *t = NULL;
-    struct sdc_run run = {0};
-    SDC_TRY(sdc_trainer_new(&t, err));
-    enum sdc_status st =
-        o->run ? sdc_run_read(o->run, &run, err) : train_options_to_run(o, t, &run, err);
-    if (st == SDC_OK)
-        st = o->dry_run        ? print_description(&run, err)
-             : o->list_samples ? print_samples(t, &run, err)
-                               : train(t, &run, o, err);
-    sdc_run_release(&run);
-    bool lost = sdc_trainer_lost(t);
-    sdc_trainer_free(t);
-    if (lost) { /* its threads may still run: no clean-up may pull memory from under them */
-        fail(err);
-        _exit(sdc_status_exit_code(st));
+/* ---- processes ---- */
+
+#define LAST_WORD_MS 1500 /* time for rank 0 to write why the run ended, before all are ended */
+
+/* Is this process a rank, or does it have all of them? Starts MPI in the first case. */
+static enum sdc_status find_place(struct train_options *o, struct sdc_error *err) {
+    unsigned rank, size;
+    bool launched = sdc_comm_launched(&rank, &size) && size > 1;
+    if (o->comm == TRAIN_COMM_THREADS || (o->comm == TRAIN_COMM_AUTO && !launched)) {
+        process.rank = 0;
+        o->ranks = o->ranks == TRAIN_NOT_GIVEN ? 1 : o->ranks;
+        return SDC_OK;
     }
+    const struct sdc_comm_ops *mpi = sdc_comm_find("mpi");
+    if (!mpi)
+        return SDC_ERR(err, SDC_UNSUPPORTED, "comm mpi: this build has no MPI");
+    unsigned timeout_ms = (unsigned)o->timeout * 1000u;
+    process.comm = mpi;
+    SDC_TRY(sdc_comm_start(mpi, timeout_ms, &process.rank, &process.size, err));
+    if (process.size == 1 && launched)
+        return SDC_ERR(
+            err, SDC_PEER,
+            "the launcher started %u processes, which MPI takes for one each: srun needs "
+            "--mpi=pmix or --mpi=pmi2 as MPI was built",
+            size);
+    if (o->ranks != TRAIN_NOT_GIVEN && o->ranks != process.size)
+        return SDC_ERR(err, SDC_USAGE, "--ranks: found %llu, the launcher started %u processes",
+                       (unsigned long long)o->ranks, process.size);
+    o->ranks = process.size;
+    return SDC_OK;
+}
+
+static enum sdc_status do_with_run(struct sdc_trainer *t, const struct train_options *o,
+                                   struct sdc_error *err) {
+    struct sdc_run run = {0};
+    enum sdc_status st = SDC_OK;
+    if (process.rank == 0)
+        st = o->run ? sdc_run_read(o->run, &run, err) : train_options_to_run(o, t, &run, err);
+    st = sdc_trainer_share_run(t, st, &run, err);
+    if (st == SDC_OK && (o->dry_run || o->list_samples)) {
+        if (process.rank == 0)
+            st = o->dry_run ? print_description(&run, err) : print_samples(t, &run, err);
+    } else if (st == SDC_OK) {
+        st = train(t, &run, o, err);
+    }
+    sdc_run_release(&run);
+    return st;
+}
+
+/* Nothing of a lost trainer may be freed: its threads or messages may still use it. */
+static void end_lost(const struct sdc_error *err) {
+    process.agreed = false;
+    int code = fail(err);
+    fflush(stdout);
+    if (process.comm && process.rank > 0)
+        sdc__sleep_ms(LAST_WORD_MS);
+    if (process.comm)
+        sdc_comm_finish(process.comm, false, code);
+    _exit(code);
+}
+
+static enum sdc_status carry_out(struct train_options *o, struct sdc_error *err) {
+    struct sdc_trainer *t = NULL;
+    SDC_TRY(find_place(o, err));
+    enum sdc_status st = sdc_trainer_new(&t, err);
+    if (st == SDC_OK && process.comm)
+        st = sdc_trainer_join(t, sdc_comm_name(process.comm), process.size,
+                              (unsigned)o->timeout * 1000u, err);
+    if (st != SDC_OK && process.comm)
+        end_lost(err);
+    if (st == SDC_OK)
+        st = do_with_run(t, o, err);
+    if (t && sdc_trainer_lost(t))
+        end_lost(err);
+    sdc_trainer_free(t);
     return st;
 }
 
@@ -225,12 +299,15 @@ static enum sdc_status print_version(struct sdc_error *err) {
     for (size_t i = 0; i < n; i++)
         printf("%-18s %s\n", facts[i].key, facts[i].value);
     printf("%-18s one per rank, 1 to %d ranks in this process\n", "threads", SDC_MAX_RANKS);
+    const struct sdc_comm_ops *mpi = sdc_comm_find("mpi");
+    printf("%-18s %s\n", "mpi", mpi ? sdc_comm_library(mpi) : "not in this build");
     sdc_train_facts_free(facts, n);
     return SDC_OK;
 }
 
 static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err) {
-    struct train_options o = {.steps = TRAIN_NOT_GIVEN, .epochs = TRAIN_NOT_GIVEN};
+    struct train_options o = {
+        .steps = TRAIN_NOT_GIVEN, .epochs = TRAIN_NOT_GIVEN, .ranks = TRAIN_NOT_GIVEN};
     struct sdc_opt_operands operands = {0};
     enum sdc_status st = sdc_opt_parse(argc - 1, (const char *const *)argv + 1, train_option_table,
                                        &o, NULL, NULL, &operands, err);
@@ -239,9 +316,9 @@ static enum sdc_status run_program(int argc, char *argv[], struct sdc_error *err
     if (st == SDC_OK && o.run)
         st = only_run(argc, argv, err);
     if (st == SDC_OK && o.help)
-        print_help();
+        process.rank == 0 ? print_help() : (void)0;
     else if (st == SDC_OK && o.version)
-        st = print_version(err);
+        st = process.rank == 0 ? print_version(err) : SDC_OK;
     else if (st == SDC_OK)
         st = carry_out(&o, err);
     sdc_opt_release(train_option_table, &o, &operands);
@@ -275,11 +352,14 @@ int main(int argc, char *argv[]) {
     const char *where = getenv(SDC_WORKER_ENV);
     if (where && argc == 1)
         return serve(where);
+    sdc_comm_launched(&process.rank, &process.size);
     enum sdc_status st = run_program(argc, argv, &err);
     int code = st == SDC_OK ? 0 : fail(&err);
     if (fflush(stdout) != 0 || ferror(stdout)) {
         fprintf(stderr, "sdclab train: could not write the result to standard output\n");
-        return code ? code : sdc_status_exit_code(SDC_IO);
+        code = code ? code : sdc_status_exit_code(SDC_IO);
     }
+    if (process.comm)
+        sdc_comm_finish(process.comm, true, code);
     return code;
 }

@@ -9,6 +9,7 @@
 
 #define AT(member) offsetof(struct train_options, member)
 
+static const char *const comm_names[] = {"auto", "threads", "mpi", NULL};
 static const char *const kernel_names[] = {"onednn", "ref", NULL};
 static const char *const optimizer_names[] = {"sgd", "adam", "adamw", NULL};
 static const char *const schedule_names[] = {"constant", "step",    "multi-step",
@@ -49,8 +50,12 @@ const struct sdc_opt train_option_table[] = {
      "leave out samples that cannot be dealt out equally, do not repeat others", 0, 0, NULL},
     {SDC_OPT_ENUM, "kernels", 0, AT(kernels), "NAME", "onednn", "arithmetic of the layers", 0, 0,
      kernel_names},
-    {SDC_OPT_U64, "ranks", 0, AT(ranks), "N", "1", "ranks, as threads of this process", 1,
-     SDC_MAX_RANKS, NULL},
+    {SDC_OPT_U64, "ranks", 0, AT(ranks), "N", NULL,
+     "ranks (1, or the processes that mpirun or srun started)", 1, SDC_MAX_RANKS, NULL},
+    {SDC_OPT_ENUM, "comm", 0, AT(comm), "NAME", "auto",
+     "what ranks are: mpi is one process each, auto is mpi under a launcher", 0, 0, comm_names},
+    {SDC_OPT_U64, "timeout", 0, AT(timeout), "S", "300",
+     "seconds after which a process that does not come is lost, with mpi", 1, 86400, NULL},
     {SDC_OPT_U64, "batch", 0, AT(batch), "N", "64", "samples per rank and step", 1, 1048576, NULL},
     {SDC_OPT_ENUM, "optimizer", 0, AT(optimizer), "NAME", "sgd", "as in torch.optim", 0, 0,
      optimizer_names},

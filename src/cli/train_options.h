@@ -13,9 +13,14 @@
 #include "sdc/status.h"
 #include "train/train.h"
 
-#define TRAIN_NOT_GIVEN UINT64_MAX /* steps, epochs: before parsing; no value of the options */
+#define TRAIN_NOT_GIVEN                                                                            \
+    UINT64_MAX /* steps, epochs, ranks: before parsing; no value of the options */
+
+enum train_comm { TRAIN_COMM_AUTO, TRAIN_COMM_THREADS, TRAIN_COMM_MPI };
 
 struct train_options {
+    int comm; /* enum train_comm */
+    uint64_t timeout;
     const char *run, *model, *data, *data_path, *recipe, *load, *save, *output;
     int kernels, format, eval_who, compression, fusion;
     uint64_t first_bucket_bytes, bucket_bytes, fusion_bytes, fusion_seed;

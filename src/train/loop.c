@@ -474,7 +474,7 @@ void sdc_job_rank(unsigned rank, void *arg) {
             st = steps(&m);
     }
     sdc_rank_rest(&job->ranks[rank]);
-    if (rank == 0) {
+    if (rank == job->lead) {
         job->status = st;
         job->err = m.err;
     }

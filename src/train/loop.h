@@ -42,11 +42,12 @@ struct sdc_job {
     const char *float_environment; /* of the facts */
     struct sdc_rank *ranks;        /* [ranks] */
     struct sdc_comm **ends;        /* [ranks] */
+    unsigned lead;                 /* the rank that writes the results below: 0, or this process' */
     struct sdc_sink *sink;
     const atomic_bool *cancel; /* may be NULL */
     atomic_uint *beat;
 
-    /* results, written by rank 0 */
+    /* results: the first two written by `lead`, the last by rank 0 */
     enum sdc_status status;
     struct sdc_error err;
     struct sdc_train_result result;

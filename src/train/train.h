@@ -83,6 +83,25 @@ enum sdc_status sdc_train_checkpoint_step(const char *path, uint64_t *step,
 /* A rank thread did not come back: no more runs, and the process should end soon. */
 bool sdc_trainer_lost(const struct sdc_trainer *t);
 
+/* ---- ranks as processes ----
+ *
+ * After sdc_comm_start every process makes a trainer, joins it to the others, and then does the
+ * same with it as they do, all by one thread: each sdc_trainer_run is one rank of the run, and all
+ * return the same status unless processes are lost (sdc_trainer_lost: SDC_PEER, SDC_TIMEOUT,
+ * SDC_CANCELLED or SDC_INTERNAL). Rank 0 writes the events and the checkpoint, and calls the hooks;
+ * the cancel flag of the others only keeps them from waiting for long. */
+
+/* size: processes, 1 to SDC_MAX_RANKS. comm: one whose ranks are processes. */
+enum sdc_status sdc_trainer_join(struct sdc_trainer *t, const char *comm, unsigned size,
+                                 unsigned timeout_ms, struct sdc_error *err) SDC_MUST_CHECK;
+/* The worst status of all, with its message. Collective; without effect where ranks are threads. */
+enum sdc_status sdc_trainer_agree(struct sdc_trainer *t, enum sdc_status status,
+                                  struct sdc_error *err) SDC_MUST_CHECK;
+/* Gives the description that rank 0 has (unless its status says that it has none) to the others,
+ * whose *run is all zeros before. Collective; without effect where ranks are threads. */
+enum sdc_status sdc_trainer_share_run(struct sdc_trainer *t, enum sdc_status status,
+                                      struct sdc_run *run, struct sdc_error *err) SDC_MUST_CHECK;
+
 /* ---- provenance ---- */
 
 #define SDC_TRAINER_NAME "native"

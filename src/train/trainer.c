@@ -11,6 +11,7 @@
 #include "base/limits.h"
 #include "train/files.h"
 #include "train/loop.h"
+#include "train/place.h"
 #include "train/source.h"
 #include "train/startup.h"
 #include "train/team.h"
@@ -32,7 +33,8 @@ struct sdc_trainer {
     struct sdc_model *models[MAX_MODELS]; /* ranks point to them */
     unsigned n_models;
     struct sdc_rank ranks[SDC_MAX_RANKS];
-    struct sdc_team *team; /* for team_ranks */
+    struct sdc_place place;
+    struct sdc_team *team; /* for team_ranks; none where ranks are processes */
     struct sdc_comm *ends[SDC_MAX_RANKS];
     unsigned team_ranks;
     size_t ends_bytes;
@@ -61,12 +63,15 @@ enum sdc_status sdc_trainer_new(struct sdc_trainer **out, struct sdc_error *err)
     if (!t)
         return SDC_NOMEM(err, "a trainer");
     atomic_init(&t->beat, 0);
+    t->place.size = 1;
     for (unsigned r = 0; r < SDC_MAX_RANKS; r++)
         t->ranks[r].rank = r;
     return SDC_OK;
 }
 
 static void drop_team(struct sdc_trainer *t) {
+    if (t->place.comm)
+        return;
     sdc_team_free(t->team);
     sdc_comm_group_free(t->ends, t->team_ranks);
     t->team = NULL;
@@ -74,7 +79,22 @@ static void drop_team(struct sdc_trainer *t) {
 }
 
 bool sdc_trainer_lost(const struct sdc_trainer *t) {
-    return t->team && sdc_team_lost(t->team);
+    return (t->team && sdc_team_lost(t->team)) || sdc_place_lost(&t->place);
+}
+
+enum sdc_status sdc_trainer_join(struct sdc_trainer *t, const char *comm, unsigned size,
+                                 unsigned timeout_ms, struct sdc_error *err) {
+    return sdc_place_join(&t->place, sdc_comm_find(comm), size, timeout_ms, err);
+}
+
+enum sdc_status sdc_trainer_agree(struct sdc_trainer *t, enum sdc_status status,
+                                  struct sdc_error *err) {
+    return sdc_place_agree(&t->place, status, NULL, err);
+}
+
+enum sdc_status sdc_trainer_share_run(struct sdc_trainer *t, enum sdc_status status,
+                                      struct sdc_run *run, struct sdc_error *err) {
+    return sdc_place_share_run(&t->place, status, run, err);
 }
 
 static void dataset_release(struct kept_dataset *k) {
@@ -87,6 +107,7 @@ void sdc_trainer_free(struct sdc_trainer *t) {
     if (!t || sdc_trainer_lost(t)) /* lost threads may still use all of it */
         return;
     drop_team(t);
+    sdc_place_leave(&t->place);
     for (unsigned r = 0; r < SDC_MAX_RANKS; r++)
         sdc_rank_release(&t->ranks[r]);
     for (unsigned i = 0; i < t->n_sets; i++)
@@ -184,6 +205,10 @@ static enum sdc_status get_model(struct sdc_trainer *t, const char *name,
 static enum sdc_status get_team(struct session *s, struct sdc_error *err) {
     struct sdc_trainer *t = s->t;
     unsigned ranks = s->run->ranks;
+    if (t->place.comm) {
+        t->ends[t->place.rank] = t->place.end;
+        return SDC_OK;
+    }
     size_t bytes = s->job.shape.model->n_elems * sizeof(float);
     if (t->team && t->team_ranks == ranks && t->ends_bytes >= bytes)
         return SDC_OK;
@@ -328,8 +353,10 @@ static enum sdc_status load_rank(struct session *s, unsigned rank, struct sdc_er
 }
 
 static enum sdc_status load_files(struct session *s, struct sdc_error *err) {
+    const struct sdc_place *place = &s->t->place;
     for (unsigned r = 0; r < s->run->n_load && r < s->run->ranks; r++)
-        SDC_TRY(load_rank(s, r, err));
+        if (!place->comm || r == place->rank)
+            SDC_TRY(load_rank(s, r, err));
     s->job.files = s->files;
     return SDC_OK;
 }
@@ -348,7 +375,8 @@ static enum sdc_status prepare(struct session *s, struct sdc_error *err) {
     SDC_TRY(choose_parts(s, err));
     SDC_TRY(choose_data(s, err));
     SDC_TRY(parse_golden(s, err));
-    SDC_TRY(check_saves(s->run, err));
+    if (s->t->place.rank == 0)
+        SDC_TRY(check_saves(s->run, err));
     SDC_TRY(load_files(s, err));
     return get_team(s, err);
 }
@@ -359,7 +387,13 @@ static enum sdc_status run_ranks(struct session *s, struct sdc_error *err) {
     job->ranks = t->ranks;
     job->ends = t->ends;
     job->beat = &t->beat;
-    SDC_TRY(sdc_team_run(t->team, sdc_job_rank, job, &t->beat, STALL_MS, err));
+    job->lead = t->place.rank;
+    if (t->place.comm) {
+        sdc_comm_set_hurry(t->place.end, job->cancel);
+        sdc_job_rank(t->place.rank, job); /* by this thread, which may talk to the others */
+        sdc_comm_set_hurry(t->place.end, NULL);
+    } else
+        SDC_TRY(sdc_team_run(t->team, sdc_job_rank, job, &t->beat, STALL_MS, err));
     if (job->status != SDC_OK) {
         drop_team(t); /* the group may have been given up */
         if (err)
@@ -369,6 +403,8 @@ static enum sdc_status run_ranks(struct session *s, struct sdc_error *err) {
 }
 
 static void put_end(struct session *s, enum sdc_status st, struct sdc_error *err) {
+    if (s->t->place.rank != 0)
+        return;
     struct sdc_event e;
     struct sdc_error ignored;
     sdc_event_init(&e, SDC_EVENT_END);
@@ -398,10 +434,10 @@ static enum sdc_status carry_out(struct session *s, struct sdc_error *err) {
     s->job.cancel = s->sink.hooks ? s->sink.hooks->cancel : NULL;
     result->reason = SDC_END_COMPLETED;
     result->step = s->run->from_step;
-    enum sdc_status st = prepare(s, err);
+    enum sdc_status st = sdc_place_agree(&s->t->place, prepare(s, err), &s->rejected, err);
     if (st == SDC_OK)
         st = run_ranks(s, err);
-    if (st == SDC_OK)
+    if (st == SDC_OK && s->t->place.rank == 0)
         st = sdc_sink_flush(&s->sink, err);
     if (st != SDC_OK)
         result->reason = s->rejected ? SDC_END_REJECTED : SDC_END_FAILED;
@@ -419,18 +455,27 @@ enum sdc_status sdc_trainer_run(struct sdc_trainer *t, const struct sdc_run *run
     if (sdc_trainer_lost(t))
         return SDC_ERR(err, SDC_INTERNAL, "the trainer lost its rank threads in an earlier run");
     SDC_TRY(sdc_run_check(run, err));
+    if (t->place.comm && run->ranks != t->place.size)
+        return SDC_ERR(err, SDC_INVALID, "the run has %u ranks, the job has %u processes",
+                       run->ranks, t->place.size);
     struct session *s = sdc__calloc(1, sizeof *s);
-    if (!s)
-        return SDC_NOMEM(err, "a run");
-    s->t = t;
-    s->run = run;
-    s->sink.file.fd = -1;
-    enum sdc_status st = sdc_sink_open(&s->sink, run->output, hooks, err);
+    enum sdc_status st = s ? SDC_OK : SDC_NOMEM(err, "a run");
+    if (s) {
+        s->t = t;
+        s->run = run;
+        s->sink.file.fd = -1;
+        s->sink.hooks = hooks;
+        if (t->place.rank == 0)
+            st = sdc_sink_open(&s->sink, run->output, hooks, err);
+    }
+    st = sdc_place_agree(&t->place, st, NULL, err);
     if (st == SDC_OK)
         st = carry_out(s, err);
+    if (!s)
+        return st;
     *result = s->job.result;
     result->seconds = (double)(sdc__now_ns() - before) * 1e-9;
-    if (!sdc_trainer_lost(t)) /* lost threads may still use it */
+    if (!sdc_trainer_lost(t)) /* lost threads and messages may still use it */
         session_free(s);
     return st;
 }
