@@ -145,7 +145,8 @@ def step(name, shape, kernels):
             assert a == b == 42, k
         else:
             check(what + k, distance(a, b), 2e-5)
-    check(what + "logits", distance(own_logits, exact[3]), max(2e-5, 4 * distance(torch32[3], exact[3])))
+    # of the updated network, in which the roundings of the whole step have grown
+    check(what + "logits", distance(own_logits, exact[3]), max(2e-5, 8 * distance(torch32[3], exact[3])))
 
 
 def train(name, shape, folder, *more):
