@@ -20,7 +20,7 @@ enum { ROWS = 7, COLUMNS = 11, N = ROWS * COLUMNS, NPY = 128 + 4 * N, PACKED = N
 
 static void put(struct sdc_buf *b, uint64_t value, unsigned bytes) {
     for (unsigned i = 0; i < bytes; i++)
-        sdc__buf_putc(b, i < 8 ? (char)(value >> 8 * i) : 0);
+        sdc__buf_putc(b, (char)(i < 8 ? value >> 8 * i : 0));
 }
 
 /* A .npy of ROWS times COLUMNS int32 in Fortran order; element (i, j) is 100 i + j. */
