@@ -134,11 +134,14 @@ uint64_t kit_differing(const char *a, const char *b, unsigned part) {
         if (t->part != (part ? SDC_PART_OPTIMIZER : SDC_PART_MODEL))
             continue;
         assert_true(sdc_ckpt_find(y, t->name, &k));
-        uint32_t *u = sdc__calloc((size_t)t->n_elems, 4), *v = sdc__calloc((size_t)t->n_elems, 4);
+        const size_t size = sdc_dtype_bits(t->dtype) / 8; /* 8 for the counters */
+        unsigned char *u = sdc__calloc((size_t)t->n_elems, size);
+        unsigned char *v = sdc__calloc((size_t)t->n_elems, size);
+        assert_true(u && v);
         assert_ok(sdc_ckpt_read(x, i, 0, t->n_elems, u, &err));
         assert_ok(sdc_ckpt_read(y, k, 0, t->n_elems, v, &err));
         for (uint64_t e = 0; e < t->n_elems; e++)
-            differing += u[e] != v[e];
+            differing += memcmp(u + e * size, v + e * size, size) != 0;
         sdc__free(u);
         sdc__free(v);
     }
