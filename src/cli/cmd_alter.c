@@ -16,6 +16,22 @@ struct alter_args {
     const char *config, *sequence;
 };
 
+/* A sequence says itself what is altered: words that choose would be passed over, and the record
+ * would say that they held. */
+static enum sdc_status refuse_choices(const struct sdc_opt_words *words, const char *path,
+                                      struct sdc_error *err) {
+    for (size_t i = 0; i < words->n; i++) {
+        const struct sdc_opt_word *w = &words->items[i];
+        bool compat = strcmp(w->name, "compat") == 0 && strcmp(w->value, "hdf5-corrupter") == 0;
+        if (!compat && strcmp(w->name, "checksum") != 0)
+            return SDC_ERR(err, SDC_USAGE,
+                           "--%s has no effect beside the sequence %s, which says itself what is "
+                           "altered",
+                           w->name, path);
+    }
+    return SDC_OK;
+}
+
 /* The words of a configuration of hdf5_corrupter, and the list of its saved sequence. */
 static enum sdc_status take_config(struct sdc_cli *cli, const struct alter_args *a,
                                    const struct sdc_cli_ckpt *open, struct sdc_choice *choice,
@@ -40,6 +56,7 @@ static enum sdc_status take_config(struct sdc_cli *cli, const struct alter_args 
     const char *path = a->sequence ? a->sequence : config.sequence;
     if (path) {
         size_t doubtful = 0;
+        SDC_TRY_OUT(st, refuse_choices(&a->words, path, err));
         SDC_TRY_OUT(st, sdc_corrupter_sequence(path, ckpt, a->seed, list, &doubtful, err));
         if (doubtful)
             sdc_cli_say(cli,

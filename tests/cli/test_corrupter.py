@@ -397,6 +397,12 @@ def test_a_sequence_with_indexes():
     assert header()["origin"] == "s.json" and header()["choice"]["flips"] == 10
     run("undo", "out.h5.sdc.jsonl")
     subprocess.run(["cmp", "in.h5", "out.h5"], check=True)
+    # a choice beside it would be passed over
+    for words in (["--flips", 7], ["--op", "set0"], ["--tensors", "net/*"], ["--bits", "lsb:0"], ["--at", "net/scalar[]@lsb:0"],
+                  ["--exhaustive"], ["--rate", 0.5], ["--role", "weight"], ["--not-tensors", "net/half"],
+                  ["--not-result", "nan"], ["--dtype", "F64"], ["--compat", "none"], ["--sample", "bits"]):
+        run("alter", "in.h5", "-o", "x", "--sequence", "s.json", *words, code=2, err=f"{words[0]} has no effect beside the sequence")
+    run("alter", "in.h5", "-o", "x.h5", "--sequence", "s.json", "--checksum", "stale", "--compat", "hdf5-corrupter")
     # in another format
     save_file(tensors, "in.st")
     run("alter", "in.st", "-o", "out.st", "--sequence", "s.json")
