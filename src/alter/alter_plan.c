@@ -285,6 +285,21 @@ static enum sdc_status draw_sites(const struct sdc_choice *choice,
     return sdc_fault_list_draw(plan->support, choice, &rng, list, err);
 }
 
+/* A pattern that fits nothing is a slip: of --not-tensors too, where it would leave what was to be
+ * spared among what is hit. */
+static enum sdc_status check_patterns(const struct sdc_tensor_desc *const *descs, size_t n,
+                                      const struct sdc_choice *choice, struct sdc_error *err) {
+    const char *unmatched =
+        sdc_tensor_unmatched(descs, n, (const char *const *)choice->tensors, choice->n_tensors);
+    if (unmatched)
+        return SDC_ERR(err, SDC_USAGE, "tensors: no tensor of it is called '%s'", unmatched);
+    unmatched = sdc_tensor_unmatched(descs, n, (const char *const *)choice->not_tensors,
+                                     choice->n_not_tensors);
+    if (unmatched)
+        return SDC_ERR(err, SDC_USAGE, "not-tensors: no tensor of it is called '%s'", unmatched);
+    return SDC_OK;
+}
+
 static enum sdc_status draw(struct sdc_plan *plan, const struct sdc_choice *choice,
                             const struct sdc_alter_options *options, struct sdc_fault_list *list,
                             struct sdc_error *err) {
@@ -295,12 +310,8 @@ static enum sdc_status draw(struct sdc_plan *plan, const struct sdc_choice *choi
     enum sdc_status st = plan->descs && named.at ? SDC_OK : SDC_NOMEM(err, "the tensors");
     for (size_t i = 0; st == SDC_OK && i < n; i++)
         plan->descs[i] = sdc_ckpt_tensor(plan->ckpt, i);
-    const char *unmatched = NULL;
     if (st == SDC_OK && !options->list) /* a list may come with the patterns of another file */
-        unmatched = sdc_tensor_unmatched(plan->descs, n, (const char *const *)choice->tensors,
-                                         choice->n_tensors);
-    if (unmatched)
-        st = SDC_ERR(err, SDC_USAGE, "tensors: no tensor of it is called '%s'", unmatched);
+        st = check_patterns(plan->descs, n, choice, err);
     if (st == SDC_OK)
         st = sdc_support_new(plan->descs, n, &named, &plan->support, err);
     if (st == SDC_OK && choice->not_result && !options->list)

@@ -382,6 +382,11 @@ enum sdc_status sdc_predict(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     if (unmatched)
         SDC_TRY_OUT(st, SDC_ERR(err, SDC_USAGE, "tensors: no tensor of %s is called '%s'",
                                 sdc_ckpt_path(ckpt), unmatched));
+    unmatched = sdc_tensor_unmatched(descs, n, (const char *const *)choice->not_tensors,
+                                     choice->n_not_tensors);
+    if (unmatched)
+        SDC_TRY_OUT(st, SDC_ERR(err, SDC_USAGE, "not-tensors: no tensor of %s is called '%s'",
+                                sdc_ckpt_path(ckpt), unmatched));
     SDC_TRY_OUT(st, sdc_support_new(descs, n, choice, &support, err));
     p.support = support;
     st = go(&p, options->threads, err);

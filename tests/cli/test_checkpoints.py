@@ -35,7 +35,11 @@ def run(*args, code=0, err=None, out=None):
 
 
 def as_json(*args, code=0):
-    return json.loads(run(*args, "--json", code=code))
+    found = json.loads(run(*args, "--json", code=code))
+    if args[0] in ("alter", "undo", "seal"):
+        with open(os.path.join(os.environ["SDC_SOURCE_DIR"], "schemas", found["schema"][7:].replace("/", "-") + ".json")) as f:
+            jsonschema.validate(found, json.load(f))
+    return found
 
 
 def state():
@@ -158,6 +162,10 @@ def test_in_place_and_undo(fmt):
     run("diff", "original", "in", code=1)
     run("undo", "in.sdc.jsonl")
     subprocess.run(["cmp", "in", "original"], check=True)
+    assert as_json("undo", "in.sdc.jsonl")["already"] == 30
+    as_json("seal", "in")
+    run("alter", "in", "-o", "x", "--not-tensors", "nobody*", code=2, err="no tensor of it is called 'nobody*'")
+    run("predict", "in", "--not-tensors", "nobody*", code=2, err="is called 'nobody*'")
     run("undo", "in.sdc.jsonl", out="0 elements restored, 30 held the old value already")
 
 
