@@ -216,12 +216,20 @@ static void print_verdict(struct sdc_cli *cli, const struct diffing *x, const st
 
 static void print_summary(struct sdc_cli *cli, const struct diffing *x, const struct sdc_diff *d) {
     char n[SDC_TEXT_COUNT], of[SDC_TEXT_COUNT];
-    if (d->same_container) {
+    if (d->same_container && d->same_bits) {
         fprintf(cli->out, "the files are byte-identical\n");
         return;
     }
+    if (d->same_container) /* a map has others compared than those of one name */
+        fprintf(cli->out, "the files are byte-identical, but by the map ");
     if (d->same_bits) {
-        fprintf(cli->out, "all values are the same; the files differ in layout or metadata\n");
+        if (x->options.n_globs > 0 || x->map)
+            fprintf(cli->out,
+                    "all values of the %s tensor%s compared are the same; the files differ "
+                    "elsewhere\n",
+                    sdc_text_of_count(d->n_tensors, of), sdc_text_plural(d->n_tensors));
+        else
+            fprintf(cli->out, "all values are the same; the files differ in layout or metadata\n");
         if (x->judge == BY_CONTAINER)
             print_container(cli, d);
         return;
@@ -235,7 +243,7 @@ static void print_summary(struct sdc_cli *cli, const struct diffing *x, const st
             sdc_text_plural(d->n_differ_elems));
     fprintf(cli->out, "%s bit%s\n", sdc_text_of_count(d->n_differ_bits, n),
             sdc_text_plural(d->n_differ_bits));
-    if (x->judge == BY_CONTAINER)
+    if (!d->same_container && x->judge == BY_CONTAINER)
         print_container(cli, d);
     print_verdict(cli, x, d);
 }

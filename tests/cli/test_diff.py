@@ -173,6 +173,23 @@ def test_a_map_of_names_and_axes():
     run("diff", "torch.safetensors", "keras.safetensors", "--map", "no.map", code=4, err="no.map")
 
 
+def test_the_headline_speaks_of_what_was_compared():
+    w, v = (rng.normal(size=4).astype(np.float32) for _ in range(2))
+    save("h1.safetensors", {"w": bits(w), "v": bits(v)})
+    save("h2.safetensors", {"w": bits(v), "v": bits(v)})
+    text = run("diff", "h1.safetensors", "h2.safetensors", "--tensors", "v")
+    assert text.startswith("all values of the 1 tensor compared are the same; the files differ elsewhere"), text
+    assert "layout or metadata" not in text
+    open("cross.map", "w").write("w -> v\nv -> w\n")
+    shutil.copy("h1.safetensors", "h3.safetensors")
+    for more in ((), ("--by", "values")):
+        text = run("diff", "h1.safetensors", "h3.safetensors", "--map", "cross.map", *more, code=1)
+        assert text.startswith("the files are byte-identical, but by the map 2 of 2 tensors differ: 8 elements"), text
+    text = run("diff", "h1.safetensors", "h3.safetensors", "--map", "cross.map", "--by", "container")
+    assert "the files differ" not in text
+    run("diff", "h2.safetensors", "h2.safetensors", "--map", "cross.map", out="the files are byte-identical\n")
+
+
 def test_sets_are_compared_by_name_and_not_by_file():
     """A checkpoint of TensorFlow's in two shards and slices, another one cut otherwise, a single file."""
     values = {"dense/kernel": rng.normal(size=(6, 10)).astype(np.float32), "dense/bias": rng.normal(size=10).astype(np.float32),
