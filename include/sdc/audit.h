@@ -102,7 +102,9 @@ struct sdc_diff_options {
 };
 
 /* Tensors are matched by name, aliases included; those left over on both sides as a name map does,
- * that is by name without what wrappers and formats add. With a map its rules go first. Where axes
+ * that is by name without what wrappers and formats add. With a map its rules go first: a tensor
+ * that a rule fits is compared with the rule's target or with none, never by its own name, and one
+ * that a rule leaves out ('-') is not missing, nor is one of its name in the second. Where axes
  * change places the second tensor is held in memory. The tolerance is that of
  * numpy.testing.assert_allclose(b, a): NaN equals NaN, an infinity only itself. A tensor that
  * cannot be read (see sdc_ckpt_read) is incomparable; an unreadable file is an error.

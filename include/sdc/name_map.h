@@ -80,7 +80,9 @@ struct sdc_name_axis {
 struct sdc_name_link {
     size_t to;     /* index into `to`; SDC_NAME_NONE: it has no counterpart */
     char *why;     /* then: in a few words, without the tensor's own name; else NULL; owned */
-    bool left_out; /* then: a rule says so ('-') */
+    bool left_out; /* then: a rule says so ('-'), for it or for its layer */
+    bool ruled; /* a rule fits its name, or its layer and leads nowhere: what is said here is final
+                 */
     bool reshaped; /* axes are those of another shape that the source was given first */
     struct sdc_name_axis *axes; /* slowest of the source first; owned; NULL: element i is element i
                                  */
@@ -102,6 +104,11 @@ sdc_name_map_resolve(const struct sdc_name_map *map, const struct sdc_tensor_des
                      size_t n_from, const struct sdc_tensor_desc *const to[], size_t n_to,
                      struct sdc_name_links *links, struct sdc_error *err) SDC_MUST_CHECK;
 SDC_API void sdc_name_links_release(struct sdc_name_links *links);
+
+/* Whether a built-in map says that the other framework keeps no such tensor (PyTorch's
+ * num_batches_tracked). from: t is of the first checkpoint, else of the second. */
+SDC_API bool sdc_name_map_lone(const struct sdc_name_map *map, const struct sdc_tensor_desc *t,
+                               bool from);
 
 /* Flat C-order index of the same element on the other side. elem must be in range. */
 SDC_API uint64_t sdc_name_link_elem(const struct sdc_name_link *link, uint64_t from_elem);

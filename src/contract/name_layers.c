@@ -288,11 +288,14 @@ static const struct layer *find_layer(const struct side *side, const char *name)
 
 /* ---- which layer is which ---- */
 
+enum ruling { NO_RULING, LEFT_OUT, NOT_THERE };
+
 struct pairing {
     const struct sdc_name_map *map;
     const struct side *from, *to;
     const struct layer **partners; /* of each layer of from; NULL: none */
     char **whys;                   /* owned; for those without */
+    enum ruling *rulings;          /* of a rule for the layer that gives it none */
 };
 
 /* The name of a layer after the rules of the map; *to is NULL without a rule. */
@@ -327,6 +330,7 @@ static enum sdc_status pair_by_name(struct pairing *p, size_t i, struct sdc_erro
     p->partners[i] = left_out ? NULL : find_layer(p->to, name ? name : l->name);
     enum sdc_status st = SDC_OK;
     if (left_out || (name && !p->partners[i])) {
+        p->rulings[i] = left_out ? LEFT_OUT : NOT_THERE;
         p->whys[i] = left_out ? sdc__asprintf("a rule leaves layer %s out", l->name)
                               : sdc__asprintf("there is no layer %s", name);
         st = p->whys[i] ? SDC_OK : SDC_NOMEM(err, "a name map");
@@ -428,6 +432,8 @@ static enum sdc_status link_place(const struct pairing *p, const struct place *p
     const struct side *to = p->to;
     const struct place *found = NULL;
     unsigned n = 0;
+    link->ruled = p->rulings[layer] != NO_RULING;
+    link->left_out = p->rulings[layer] == LEFT_OUT;
     if (!partner)
         return p->whys[layer] ? refuse(link, sdc__strdup(p->whys[layer]), err) : SDC_OK;
     for (size_t i = partner->first; i < partner->first + partner->n; i++)
@@ -479,7 +485,8 @@ enum sdc_status sdc__name_layers_link(const struct sdc_name_map *map, enum sdc__
     SDC_TRY_OUT(st, side_init(&b, to, n_to, builtin == SDC__TORCH_KERAS, err));
     p.partners = sdc__calloc(a.n_layers, sizeof *p.partners);
     p.whys = sdc__calloc(a.n_layers, sizeof *p.whys);
-    if (!p.partners || !p.whys) {
+    p.rulings = sdc__calloc(a.n_layers, sizeof *p.rulings);
+    if (!p.partners || !p.whys || !p.rulings) {
         st = SDC_NOMEM(err, "a name map");
         goto out;
     }
@@ -491,6 +498,7 @@ out:
     for (size_t i = 0; p.whys && i < a.n_layers; i++)
         sdc__free(p.whys[i]);
     sdc__free(p.whys);
+    sdc__free(p.rulings);
     sdc__free(p.partners);
     side_release(&a);
     side_release(&b);

@@ -246,6 +246,7 @@ static enum sdc_status link_by_rules(const struct resolving *r, const struct for
                 continue;
             if (!ok)
                 return SDC_NOMEM(err, "a name map");
+            link->ruled = true;
             enum sdc_status st = apply_rule(r, rule, i, target, link, err);
             sdc__free(target);
             return st;
@@ -355,6 +356,16 @@ void sdc_name_links_release(struct sdc_name_links *links) {
     }
     sdc__free(links->items);
     *links = (struct sdc_name_links){0};
+}
+
+bool sdc_name_map_lone(const struct sdc_name_map *map, const struct sdc_tensor_desc *t, bool from) {
+    static const char counter[] = "num_batches_tracked";
+    const size_t len = strlen(t->name), tail = sizeof counter - 1;
+    bool torch = false;
+    for (size_t k = 0; k < map->n_builtins; k++)
+        torch |= map->builtins[k] == (from ? SDC__TORCH_KERAS : SDC__KERAS_TORCH);
+    return torch && len >= tail && strcmp(t->name + len - tail, counter) == 0 &&
+           (len == tail || t->name[len - tail - 1] == '.' || t->name[len - tail - 1] == '/');
 }
 
 uint64_t sdc_name_link_elem(const struct sdc_name_link *link, uint64_t from_elem) {

@@ -173,6 +173,54 @@ def test_a_map_of_names_and_axes():
     run("diff", "torch.safetensors", "keras.safetensors", "--map", "no.map", code=4, err="no.map")
 
 
+def test_a_rule_counts_before_an_equal_name():
+    w, v = (rng.normal(size=(3, 4)).astype(np.float32) for _ in range(2))
+    save("m1.safetensors", {"w": bits(w), "v": bits(v)})
+    save("m2.safetensors", {"w": bits(v), "v": bits(v)})
+    diff("m1.safetensors", "m2.safetensors")
+    open("out.map", "w").write("w -> -\n")
+    for more in ((), ("--all",)):
+        found = diff("m1.safetensors", "m2.safetensors", "--map", "out.map", *more, code=0)
+        assert [t["name"] for t in found["tensors"]] == (["v"] if more else [])
+    run("diff", "m1.safetensors", "m2.safetensors", "--map", "out.map", out="of the 1 tensor compared are the same")
+    # left out is not compared with another either; without one of its name nothing is missing
+    save("m3.safetensors", {"v": bits(v)})
+    diff("m1.safetensors", "m3.safetensors", "--map", "out.map", code=0)
+    # a target that does not exist
+    open("none.map", "w").write("w -> nowhere\n")
+    for other in ("m1.safetensors", "m2.safetensors"):
+        found = diff("m1.safetensors", other, "--map", "none.map")
+        assert sorted((t["name"], t["only_in"]) for t in found["tensors"]) == [("w", "a"), ("w", "b")]
+    run("diff", "m1.safetensors", "m2.safetensors", "--map", "none.map", code=1, out="only in the first file")
+    # a target of another name: that of the own name has lost its own
+    open("other.map", "w").write("v -> w\nw -> -\n")
+    found = diff("m1.safetensors", "m2.safetensors", "--map", "other.map")
+    assert [(t["name"], t["only_in"]) for t in found["tensors"]] == [("v", "b")]
+    # patterns choose among those that correspond, by either name
+    open("cross.map", "w").write("v -> w\nw -> v\n")
+    found = diff("m1.safetensors", "m2.safetensors", "--map", "cross.map", "--tensors", "v")
+    assert [(t["name"], t["name_b"]) for t in found["tensors"]] == [("w", "v")]
+
+
+def test_what_the_other_framework_lacks_is_not_missing():
+    n = {k: rng.normal(size=6).astype(np.float32) for k in ("gamma", "beta", "moving_mean", "moving_variance")}
+    torch = dict(zip(("weight", "bias", "running_mean", "running_var"), n.values()))
+    save("bn.torch.safetensors", {f"bn1.{k}": bits(v) for k, v in torch.items()} |
+         {"bn1.num_batches_tracked": ("I64", np.array(3, np.uint64))})
+    save("bn.keras.safetensors", {f"bn1/{k}:0": bits(v) for k, v in n.items()})
+    diff("bn.torch.safetensors", "bn.keras.safetensors", "--map", "torch-keras", code=0)
+    diff("bn.keras.safetensors", "bn.torch.safetensors", "--map", "keras-torch", code=0)
+    found = diff("bn.keras.safetensors", "bn.torch.safetensors", "--map", "torch-keras")
+    assert of(found, "bn1.num_batches_tracked")["only_in"] == "b"
+    save("bn.less.safetensors", {k: bits(v) for k, v in (("bn1/gamma:0", n["gamma"]),)})
+    found = diff("bn.torch.safetensors", "bn.less.safetensors", "--map", "torch-keras")
+    assert "bn1.num_batches_tracked" not in [t["name"] for t in found["tensors"]] and len(found["tensors"]) == 3
+    open("layer.map", "w").write("layer bn1 -> -\n")
+    save("same.safetensors", {"bn1.weight": bits(n["beta"]), "w": bits(n["beta"])})
+    save("here.safetensors", {"bn1.weight": bits(n["gamma"]), "w": bits(n["beta"])})
+    diff("here.safetensors", "same.safetensors", "--map", "layer.map", "--map", "torch-keras", code=0)
+
+
 def test_the_headline_speaks_of_what_was_compared():
     w, v = (rng.normal(size=4).astype(np.float32) for _ in range(2))
     save("h1.safetensors", {"w": bits(w), "v": bits(v)})

@@ -153,6 +153,7 @@ static void test_rules(void **state) {
         assert_to(&links, i, i);
     assert_why(&links, 6, "test.map line 8 leaves it out");
     assert_true(links.items[6].left_out && !links.items[7].left_out);
+    assert_true(links.items[0].ruled && links.items[6].ruled && links.items[7].ruled);
     assert_why(&links, 7, "test.map line 9: no tensor is named 'nowhere'");
     assert_to(&links, 8, 6);
     /* [3,2,1,4] of (16,6,5,5) is element 504 of C order; there [1,4,2,3] of (5,5,6,16): 899 */
@@ -364,6 +365,7 @@ static void test_builtin_by_shape(void **state) {
                     "torch-keras", &torch, &keras);
     assert_to(&links, 0, 0);
     assert_why(&links, 2, "a rule leaves layer fc1 out");
+    assert_true(links.items[2].left_out && links.items[2].ruled);
     assert_why(&links, 3, "there is no layer dens");
     sdc_name_links_release(&links);
 }
