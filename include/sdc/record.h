@@ -6,11 +6,12 @@
  *
  * First line "header": schema, tool version, seed, fault choice, support size in bits, identity of
  * the file or of each touched file of a set. One line "change" per altered element: tensor, index,
- * byte offset, operator, bits where the operator has them (a list, from the least significant, 0),
- * old and new raw bytes in hex as they lie in the file (elements under 8 bits: the value in one
- * byte), old and new value, part, role. One line "mended" per stored checksum that was changed with
- * them. Last line "verified" with the counts that were read back: what counts as altered is what
- * was read back. A record without it belongs to an alteration that did not finish.
+ * shape of the tensor, byte offset, operator, bits where the operator has them (a list, from the
+ * least significant, 0), old and new raw bytes in hex as they lie in the file (elements under 8
+ * bits: the value in one byte), old and new value, part, role. One line "mended" per stored
+ * checksum that was changed with them. Last line "verified" with the counts that were read back:
+ * what counts as altered is what was read back. A record without it belongs to an alteration that
+ * did not finish.
  *
  *     {"type":"header","schema":"sdclab.record/1", ...}
  *     {"type":"change","tensor":"model/fc1.bias", ...,"old":"cdcc4c3d","new":"cdcc4c7d", ...}
@@ -78,6 +79,8 @@ struct sdc_record_change {
     enum sdc_role role;
     uint64_t elem;   /* flat C-order index */
     char *index;     /* the same as text, "[2,0,4]" */
+    uint64_t *shape; /* of the tensor, n_shape sizes; NULL: not told (records of before it was) */
+    size_t n_shape;  /* at most 32; 0 with a shape: a scalar */
     char *file;      /* of a set, relative to its folder; NULL: the only file */
     uint64_t offset; /* of the element's first byte in the file; 0 if recoded */
     unsigned shift;  /* of its lowest bit in that byte; not 0 for types under 8 bits only */

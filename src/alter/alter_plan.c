@@ -96,9 +96,10 @@ static size_t index_size(const struct sdc_tensor_desc *t) {
     return size;
 }
 
-/* The changes of a plan are filled in slices, each with room for its texts: its tensors' names,
- * once each, and its indices. */
-#define SLICE ((size_t)1 << 15)
+/* The changes of a plan are filled in slices, each with room for its texts: its tensors' names
+ * and shapes, once each, and its indices. */
+#define SLICE   ((size_t)1 << 15)
+#define ALIGNED _Alignof(uint64_t)
 
 struct filling {
     struct sdc_ckpt *ckpt;
@@ -120,7 +121,7 @@ static size_t text_size(const struct filling *fill, uint64_t task) {
     for (size_t i = task * SLICE; i < slice_end(fill->list, task); i++) {
         if (i == task * SLICE || f[i].tensor != f[i - 1].tensor) {
             const struct sdc_tensor_desc *t = sdc_ckpt_tensor(fill->ckpt, f[i].tensor);
-            size += strlen(t->name) + 1;
+            size += strlen(t->name) + 1 + t->rank * sizeof *t->shape + ALIGNED - 1;
             index = index_size(t);
         }
         size += index;
@@ -133,6 +134,14 @@ static char *put_text(char **pool, const char *text) {
     char *at = memcpy(*pool, text, size);
     *pool += size;
     return at;
+}
+
+static uint64_t *put_shape(char **pool, const struct sdc_tensor_desc *t) {
+    char *at = *pool + (ALIGNED - (uintptr_t)*pool % ALIGNED) % ALIGNED;
+    if (t->rank > 0)
+        memcpy(at, t->shape, t->rank * sizeof *t->shape);
+    *pool = at + t->rank * sizeof *t->shape;
+    return (uint64_t *)(void *)at;
 }
 
 static enum sdc_status fill_change(struct sdc_ckpt *ckpt, const struct sdc_fault *f,
@@ -183,8 +192,10 @@ static enum sdc_status fill_slice(void *user, void *slot, uint64_t task, struct 
         *n_recoded += c->recoded;
         if (fill->names)
             c->file = fill->names[plan->files[i]];
-        c->tensor =
-            i > task * SLICE && f->tensor == f[-1].tensor ? c[-1].tensor : put_text(&pool, t->name);
+        const bool again = i > task * SLICE && f->tensor == f[-1].tensor;
+        c->tensor = again ? c[-1].tensor : put_text(&pool, t->name);
+        c->shape = again ? c[-1].shape : put_shape(&pool, t);
+        c->n_shape = t->rank;
         c->index = pool;
         pool += sdc_tensor_index_text(t, f->elem, pool, INDEX_TEXT) + 1;
     }

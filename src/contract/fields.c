@@ -364,7 +364,8 @@ static enum sdc_status read_object(struct reader *r, const struct sdc__fields *t
             continue;
         }
         SDC_TRY(read_field(r, f, v, value, &place, object));
-        if (f->flags & SDC__OMIT && f->count_offset && f->type != SDC__OBJECTS)
+        if (f->flags & SDC__OMIT && f->count_offset && f->type != SDC__OBJECTS &&
+            f->type != SDC__U64S)
             *(bool *)((char *)object + f->count_offset) = true;
         SDC_TRY(sdc__field_check(f, r->root, object, &place, SDC_INVALID, r->err));
     }

@@ -61,7 +61,7 @@ enum sdc__field_flag {
     SDC__NULL_ITEMS = 64, /* OBJECTS: an item may be null as with a nullable OBJECT */
     SDC__OMIT = 128       /* not written where it says nothing: numbers and OBJECT where the bool at
                              count_offset is false (reading the key sets it) or, if that is 0, where
-                             they are 0; BOOL where it is false; nullable texts and arrays where the
+                             they are 0; BOOL where it is false; texts, OBJECTS and U64S where the
                              pointer is NULL */
 };
 

@@ -194,7 +194,7 @@ static void write_field(const struct sdc__field *f, const void *root, const void
 
 static bool is_omitted(const struct sdc__field *f, const void *object) {
     uint64_t word;
-    const bool is_array = f->type == SDC__OBJECTS;
+    const bool is_array = f->type == SDC__OBJECTS || f->type == SDC__U64S;
     if (!(f->flags & SDC__OMIT))
         return false;
     if (f->type == SDC__BOOL)

@@ -115,6 +115,8 @@ static const struct sdc__field change_fields[] = {
     {"role", SDC__ENUM, CHANGE_(c.role), .words = &roles},
     {"elem", SDC__U64, CHANGE_(c.elem)},
     {"index", SDC__TEXT, CHANGE_(c.index)},
+    {"shape", SDC__U64S, .offset = offsetof(struct change_line, c.shape), .flags = SDC__OMIT,
+     .count_offset = offsetof(struct change_line, c.n_shape), .max = SDC_MAX_RANK},
     {"file", SDC__TEXT, .offset = offsetof(struct change_line, c.file),
      .flags = SDC__OMIT | SDC__NULLABLE},
     {"offset", SDC__U64, CHANGE_(c.offset)},
@@ -229,6 +231,7 @@ void sdc_record_release(struct sdc_record *r) {
     for (size_t i = 0; i < r->n_changes; i++) {
         sdc__free(r->changes[i].tensor);
         sdc__free(r->changes[i].index);
+        sdc__free(r->changes[i].shape);
         sdc__free(r->changes[i].file);
     }
     sdc__free(r->changes);
@@ -314,7 +317,7 @@ static enum sdc_status understand(struct change_line *l, const char *what, struc
     return SDC_OK;
 }
 
-/* Takes over the texts of c. */
+/* Takes over the texts and the shape of c. */
 static enum sdc_status add_change(struct sdc_record *r, struct sdc_record_change *c,
                                   const char *what, struct sdc_error *err) {
     if ((r->n_changes & (r->n_changes + 1)) == 0) { /* 0, 1, 3, 7, ... */
@@ -326,6 +329,8 @@ static enum sdc_status add_change(struct sdc_record *r, struct sdc_record_change
     }
     r->changes[r->n_changes++] = *c;
     c->tensor = c->index = c->file = NULL;
+    c->shape = NULL;
+    c->n_shape = 0;
     return SDC_OK;
 }
 
@@ -426,6 +431,7 @@ static enum sdc_status take_line(void *user, const char *line, size_t len, const
         const bool taken = !c.tensor;
         sdc__free(c.tensor);
         sdc__free(c.index);
+        sdc__free(c.shape);
         sdc__free(c.file);
         if (taken || added != SDC_OK)
             return added;

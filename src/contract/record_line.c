@@ -4,11 +4,13 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "contract/choice_text.h"
 #include "num/shortest.h"
 
 /* Longest parts of a line: the numbers of 64 bits, and everything that has a bound. */
-#define ROOM 1024
+#define ROOM      1024
+#define SIZE_ROOM 23 /* of a shape: 20 digits, quotes, a comma */
 
 struct line {
     char *at;
@@ -111,12 +113,25 @@ static void put_bits(struct line *l, uint64_t bits) {
     PUT(l, "]");
 }
 
+static void put_shape(struct line *l, const struct sdc_record_change *c) {
+    if (!c->shape)
+        return;
+    PUT(l, ",\"shape\":[");
+    for (size_t d = 0; d < c->n_shape; d++) {
+        if (d > 0)
+            *l->at++ = ',';
+        put_u64(l, c->shape[d]);
+    }
+    PUT(l, "]");
+}
+
 static void put_place(struct line *l, const struct sdc_record_change *c, size_t file) {
     if (file > 0) {
-        PUT(l, "\",\"file\":\"");
+        PUT(l, ",\"file\":\"");
         put(l, c->file, file);
+        PUT(l, "\"");
     }
-    PUT(l, "\",\"offset\":");
+    PUT(l, ",\"offset\":");
     put_u64(l, c->offset);
     if (c->shift > 0) {
         PUT(l, ",\"shift\":");
@@ -131,10 +146,11 @@ static void put_place(struct line *l, const struct sdc_record_change *c, size_t 
 static bool append_plain(const struct sdc_record_change *c, struct sdc_buf *out) {
     const size_t tensor = plain(c->tensor), index = plain(c->index), file = plain(c->file);
     if (!tensor || !index || (c->file && !file) || c->weight != 0 || c->shift > 7 ||
-        (unsigned)c->dtype >= SDC_DTYPE_COUNT || (unsigned)c->part >= SDC_PART_COUNT ||
-        (unsigned)c->role >= SDC_ROLE_COUNT || (unsigned)c->op >= SDC_OP_COUNT)
+        c->n_shape > SDC_MAX_RANK || (unsigned)c->dtype >= SDC_DTYPE_COUNT ||
+        (unsigned)c->part >= SDC_PART_COUNT || (unsigned)c->role >= SDC_ROLE_COUNT ||
+        (unsigned)c->op >= SDC_OP_COUNT)
         return false;
-    struct line l = {sdc__buf_room(out, tensor + index + file + ROOM)};
+    struct line l = {sdc__buf_room(out, tensor + index + file + SIZE_ROOM * c->n_shape + ROOM)};
     if (!l.at)
         return true; /* the buffer has failed, and says so */
     PUT(&l, "{\"type\":\"change\",\"tensor\":\"");
@@ -149,6 +165,8 @@ static bool append_plain(const struct sdc_record_change *c, struct sdc_buf *out)
     put_u64(&l, c->elem);
     PUT(&l, ",\"index\":\"");
     put(&l, c->index, index);
+    PUT(&l, "\"");
+    put_shape(&l, c);
     put_place(&l, c, file);
     PUT(&l, ",\"op\":\"");
     put_text(&l, sdc__op_words[c->op]);

@@ -17,8 +17,9 @@ enum sdc_status sdc__record_change_by_table(const struct sdc_record_change *c, c
                                             struct sdc_error *err) SDC_MUST_CHECK;
 
 /* Reads such a line: true only where what was read is written as this very line, with its end.
- * Else, and where there is no memory, the table is to say. scratch is overwritten; the texts of c
- * are its own. Whether old, new and bits agree with each other is for the caller to ask. */
+ * Else, and where there is no memory, the table is to say. scratch is overwritten; texts and
+ * shape of c are its own. Whether old, new and bits agree with each other is for the caller to ask.
+ */
 bool sdc__record_change_scan(const char *line, size_t len, struct sdc_buf *scratch,
                              struct sdc_record_change *c);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/limits.h"
 #include "contract/choice_text.h"
 #include "contract/record_line.h"
 
@@ -110,13 +111,26 @@ static bool bytes_of(struct scan *s, const struct sdc_record_change *c, uint64_t
     return true;
 }
 
-/* Pieces of the line that are texts. */
-struct texts {
+/* Pieces of the line that get memory of their own. */
+struct pieces {
     const char *tensor, *index, *file;
     size_t tensor_len, index_len, file_len;
+    bool has_shape;
+    uint64_t shape[SDC_MAX_RANK];
+    size_t n_shape;
 };
 
-static bool scan_what(struct scan *s, struct sdc_record_change *c, struct texts *t) {
+static bool shape_of(struct scan *s, struct pieces *t) {
+    if (SAW(s, "]"))
+        return true;
+    do {
+        if (t->n_shape == SDC_MAX_RANK || !number(s, &t->shape[t->n_shape++]))
+            return false;
+    } while (SAW(s, ","));
+    return SAW(s, "]");
+}
+
+static bool scan_what(struct scan *s, struct sdc_record_change *c, struct pieces *t) {
     int dtype, part, role;
     if (!SAW(s, "{\"type\":\"change\",\"tensor\":\"") || !quoted(s, &t->tensor, &t->tensor_len) ||
         !SAW(s, ",\"dtype\":\"") || !word(s, dtype_word, SDC_DTYPE_COUNT, &dtype) ||
@@ -131,8 +145,11 @@ static bool scan_what(struct scan *s, struct sdc_record_change *c, struct texts 
     return true;
 }
 
-static bool scan_place(struct scan *s, struct sdc_record_change *c, struct texts *t) {
+static bool scan_place(struct scan *s, struct sdc_record_change *c, struct pieces *t) {
     uint64_t shift = 0;
+    t->has_shape = SAW(s, ",\"shape\":[");
+    if (t->has_shape && !shape_of(s, t))
+        return false;
     if (SAW(s, ",\"file\":\"") && !quoted(s, &t->file, &t->file_len))
         return false;
     if (!SAW(s, ",\"offset\":") || !number(s, &c->offset) ||
@@ -161,21 +178,28 @@ static bool scan_fault(struct scan *s, struct sdc_record_change *c) {
 static void release(struct sdc_record_change *c) {
     sdc__free(c->tensor);
     sdc__free(c->index);
+    sdc__free(c->shape);
     sdc__free(c->file);
 }
 
 bool sdc__record_change_scan(const char *line, size_t len, struct sdc_buf *scratch,
                              struct sdc_record_change *c) {
     struct scan s = {line, line + len};
-    struct texts t = {0};
+    struct pieces t;
+    t.file = NULL;
+    t.n_shape = 0;
     struct sdc_record_change got = {0};
     if (!scan_what(&s, &got, &t) || !scan_place(&s, &got, &t) || !scan_fault(&s, &got))
         return false;
     got.tensor = sdc__strndup(t.tensor, t.tensor_len);
     got.index = sdc__strndup(t.index, t.index_len);
     got.file = t.file ? sdc__strndup(t.file, t.file_len) : NULL;
+    got.shape = t.has_shape ? sdc__calloc(t.n_shape, sizeof *got.shape) : NULL;
+    got.n_shape = got.shape ? t.n_shape : 0;
+    for (size_t d = 0; d < got.n_shape; d++)
+        got.shape[d] = t.shape[d];
     sdc__buf_clear(scratch);
-    if (!got.tensor || !got.index || (t.file && !got.file) ||
+    if (!got.tensor || !got.index || (t.file && !got.file) || (t.has_shape && !got.shape) ||
         sdc__record_change_append(&got, scratch, NULL) != SDC_OK || scratch->len != len ||
         memcmp(scratch->data, line, len) != 0) {
         release(&got);

@@ -273,6 +273,7 @@ void sample_header(struct sdc_record_header *h) {
 struct sdc_record_change sample_change(size_t i) {
     static char w[] = "model/conv1.weight", step[] = "loop/step", odd[] = "odd \"[0]@name\"";
     static char at[] = "[2,0,4]", scalar[] = "[]";
+    static uint64_t shape[] = {3, 1, 6};
     static const struct sdc_record_change changes[SAMPLE_CHANGES] = {
 #define ROW(t, d, p, r, e, x, o, big, operator, b, was, is)                                        \
     .tensor = t, .dtype = SDC_DTYPE_##d, .part = SDC_PART_##p, .role = SDC_ROLE_##r, .elem = e,    \
@@ -280,14 +281,15 @@ struct sdc_record_change sample_change(size_t i) {
     .old_raw = was, .new_raw = is
         /* 0.1f with the top exponent bit flipped is 3.4e37 */
         {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, FLIP, 0x40000000, 0x3DCCCCCD, 0x7DCCCCCD)},
-        {ROW(w, F16, MODEL, WEIGHT, 14, at, 4098, true, FLIP, 0x8001, 0x3C00, 0xBC01)},
+        {ROW(w, F16, MODEL, WEIGHT, 14, at, 4098, true, FLIP, 0x8001, 0x3C00, 0xBC01),
+         .shape = shape, .n_shape = 3},
         {ROW(odd, F64, NONE, OTHER, 0, scalar, 1ull << 40, false, VALUE, 0, 0x3FF0000000000000,
              0x7FF8000000000000)},
-        {ROW(step, I64, LOOP, COUNTER, 0, scalar, 8, true, FLIP, 1ull << 63, 300,
-             300 | 1ull << 63)},
+        {ROW(step, I64, LOOP, COUNTER, 0, scalar, 8, true, FLIP, 1ull << 63, 300, 300 | 1ull << 63),
+         .shape = shape, .n_shape = 0},
         {ROW(step, U64, LOOP, RNG, 0, scalar, 16, false, FLIP, 1, UINT64_MAX, UINT64_MAX - 1)},
         {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, SET0, 0x3, 0x3DCCCCCD, 0x3DCCCCCC),
-         .weight = 12.5},
+         .weight = 12.5, .shape = shape, .n_shape = 3},
         {ROW(w, F8_E4M3, MODEL, WEIGHT, 14, at, 4096, false, SET1, 0x81, 0x38, 0xB9)},
         {ROW(w, F32, MODEL, WEIGHT, 14, at, 4096, false, BURST, 0xc0000000, 0x3DCCCCCD,
              0xFDCCCCCD)},

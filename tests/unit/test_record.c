@@ -67,6 +67,10 @@ static void round_trip(void **state) {
         struct sdc_record_change want = sample_change(i), *got = &r.changes[i];
         assert_string_equal(got->tensor, want.tensor);
         assert_string_equal(got->index, want.index);
+        assert_int_equal(got->n_shape, want.n_shape);
+        assert_int_equal(got->shape == NULL, want.shape == NULL);
+        if (want.n_shape > 0)
+            assert_memory_equal(got->shape, want.shape, want.n_shape * sizeof *want.shape);
         assert_int_equal(got->dtype, want.dtype);
         assert_int_equal(got->part, want.part);
         assert_int_equal(got->role, want.role);
@@ -123,7 +127,7 @@ static void lines_are_those_of_the_table(void **state) {
     (void)state;
     static const char *const names[] = {"a",           "model/fc.weight",   "tab\there", "quote\"",
                                         "back\\slash", "\xc3\xa9t\xc3\xa9", "\x7f",      "bad\xff"};
-    uint64_t x = 0x9e3779b97f4a7c15;
+    uint64_t x = 0x9e3779b97f4a7c15, shape[32];
     struct sdc_buf is = SDC_BUF_INIT, scratch = SDC_BUF_INIT;
     unsigned n = 0, scanned = 0;
     for (unsigned i = 0; i < 20000; i++) {
@@ -138,6 +142,8 @@ static void lines_are_those_of_the_table(void **state) {
                                       .big_endian = i % 3 == 0,
                                       .recoded = i % 11 == 0,
                                       .shift = i % 13 == 0 ? i % 8 : 0,
+                                      .shape = i % 4 ? shape : NULL,
+                                      .n_shape = i % 4 ? i % 33 : 0,
                                       .weight = i % 101 ? 0 : 0.1 * i};
         const unsigned width = sdc_dtype_bits(c.dtype);
         const uint64_t mask = width == 64 ? UINT64_MAX : ((uint64_t)1 << width) - 1;
@@ -146,6 +152,8 @@ static void lines_are_those_of_the_table(void **state) {
             x = x * 6364136223846793005 + 1442695040888963407;
             *numbers[k] = x >> (i + 7 * k) % 64;
         }
+        for (size_t d = 0; d < c.n_shape; d++)
+            shape[d] = x >> (i + 5 * d) % 64;
         c.bits &= mask;
         c.old_raw = i % 4 == 0 ? i % 300 & mask : c.old_raw & mask;
         c.new_raw = i % 6 == 0 ? (mask ^ (i % 9 == 0 ? 0 : mask >> 9)) : c.new_raw & mask;
@@ -167,10 +175,14 @@ static void lines_are_those_of_the_table(void **state) {
             assert_true(got.elem == c.elem && got.offset == c.offset && got.shift == c.shift);
             assert_true(got.big_endian == c.big_endian && got.recoded == c.recoded);
             assert_true(got.op == c.op && got.bits == c.bits);
+            assert_true(!got.shape == !c.shape && got.n_shape == c.n_shape);
+            if (c.n_shape > 0)
+                assert_memory_equal(got.shape, shape, c.n_shape * sizeof *shape);
             assert_true(got.old_raw == c.old_raw && got.new_raw == c.new_raw);
             assert_true(c.op != SDC_OP_SWAP || got.other == c.other);
             sdc__free(got.tensor);
             sdc__free(got.index);
+            sdc__free(got.shape);
             sdc__free(got.file);
         }
         /* any byte that differs is not what is written here */
@@ -179,6 +191,7 @@ static void lines_are_those_of_the_table(void **state) {
             assert_true(strcmp(scratch.data, want) == 0);
             sdc__free(got.tensor);
             sdc__free(got.index);
+            sdc__free(got.shape);
             sdc__free(got.file);
         }
         sdc_text_free(want);
