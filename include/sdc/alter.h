@@ -125,7 +125,7 @@ struct sdc_replay_options {
     struct sdc_alter_options alter; /* seed, block, trial, list and origin are not looked at */
     const struct sdc_name_map *map; /* which tensor is which (sdc/name_map.h); NULL: by name */
     const char *from;  /* the checkpoint that the record speaks of, for the shapes of its tensors;
-                          NULL: they are worked out from the other side's */
+                          NULL: those that it tells, else worked out from the other side's */
     bool exact;        /* refuse unless every element holds the value that the record found there */
     bool skip_missing; /* leave out changes of tensors that have no counterpart; else refuse */
 };

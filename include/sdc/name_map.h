@@ -95,10 +95,10 @@ struct sdc_name_links {
 };
 
 /* map may be NULL: by name alone. A descriptor of `from` whose shape is NULL though its rank is not
- * 0 has an unknown shape (a record's): it is worked out from the target's, and its layer is found
- * by name only. Types are not compared. A tensor without counterpart, one whose counterpart is
- * another's too, and shapes that do not fit are no errors: the link says why. SDC_NO_MEMORY. links
- * is filled on success only; release it then. */
+ * 0 has an unknown shape (an old record's): it is worked out from the target's, and its layer is
+ * found by name only. Types are not compared. A tensor without counterpart, one whose counterpart
+ * is another's too, and shapes that do not fit are no errors: the link says why. SDC_NO_MEMORY.
+ * links is filled on success only; release it then. */
 SDC_API enum sdc_status
 sdc_name_map_resolve(const struct sdc_name_map *map, const struct sdc_tensor_desc *const from[],
                      size_t n_from, const struct sdc_tensor_desc *const to[], size_t n_to,

@@ -8,6 +8,7 @@
 #include "base/alloc.h"
 #include "base/limits.h"
 #include "base/str.h"
+#include "contract/name_rules.h"
 #include "sdc/alter.h"
 
 /* A tensor of the record: all its changes, one after the other in `order`. */
@@ -67,6 +68,35 @@ static bool parse_index(const char *text, uint64_t index[SDC_MAX_RANK], unsigned
     return false;
 }
 
+/* The shape that the record tells, if it does: that of all changes of the tensor. */
+static enum sdc_status take_shape(const struct replay *r, struct source *s, struct sdc_error *err) {
+    const struct sdc_record_change *told = NULL;
+    for (size_t i = s->first; i < s->first + s->n; i++) {
+        const struct sdc_record_change *c = r->order[i];
+        if (!c->shape)
+            continue;
+        if (told && (told->n_shape != c->n_shape ||
+                     memcmp(told->shape, c->shape, c->n_shape * sizeof *c->shape) != 0))
+            return SDC_ERR(err, SDC_INVALID, "%s: tensor %s: its changes have two shapes",
+                           r->record_path, s->name);
+        told = c;
+    }
+    if (!told)
+        return SDC_OK;
+    s->desc.rank = (unsigned)told->n_shape;
+    s->desc.shape = told->shape;
+    s->desc.n_elems = 1;
+    for (size_t d = 0; d < told->n_shape; d++)
+        if (__builtin_mul_overflow(s->desc.n_elems, told->shape[d], &s->desc.n_elems))
+            return SDC_ERR(err, SDC_INVALID, "%s: tensor %s: its shape is too large",
+                           r->record_path, s->name);
+    for (size_t i = s->first; i < s->first + s->n; i++)
+        if (r->order[i]->elem >= s->desc.n_elems)
+            return SDC_ERR(err, SDC_INVALID, "%s: tensor %s: element %llu is beyond its shape",
+                           r->record_path, s->name, (unsigned long long)r->order[i]->elem);
+    return SDC_OK;
+}
+
 /* As much of the tensor as the record tells, or all of it from the checkpoint itself. */
 static enum sdc_status describe(const struct replay *r, struct source *s, struct sdc_error *err) {
     const struct sdc_record_change *c = r->order[s->first];
@@ -91,7 +121,7 @@ static enum sdc_status describe(const struct replay *r, struct source *s, struct
                        c->index);
     s->desc.n_elems = s->desc.rank == 0;
     s->link = (size_t)(s - r->sources);
-    return SDC_OK;
+    return take_shape(r, s, err);
 }
 
 static enum sdc_status group(struct replay *r, struct sdc_error *err) {
@@ -144,12 +174,14 @@ static enum sdc_status resolve(struct replay *r, struct sdc_error *err) {
     if (!from || !r->descs) {
         st = SDC_NOMEM(err, "the tensors");
     } else {
-        /* all of the checkpoint, since the shapes of a whole layer tell which it is */
+        /* all of the checkpoint, since the shapes of a whole layer tell which it is; a record may
+         * have a part of it */
         for (size_t i = 0; i < n_from; i++)
             from[i] = r->from ? sdc_ckpt_tensor(r->from, i) : &r->sources[i].desc;
         for (size_t i = 0; i < n; i++)
             r->descs[i] = sdc_ckpt_tensor(r->to, i);
-        st = sdc_name_map_resolve(r->options->map, from, n_from, r->descs, n, &r->links, err);
+        st = sdc__name_map_resolve(r->options->map, from, n_from, r->from != NULL, r->descs, n,
+                                   &r->links, err);
     }
     sdc__free(from);
     return st;

@@ -100,7 +100,9 @@ static enum sdc_status refuse_shapes(const struct sdc_tensor_desc *from,
                   sdc__asprintf("its shape is %s, but %s has %s%s", was, to->name, is,
                                 same_sizes(from, to) ? " (the order of axes differs: name it in "
                                                        "a map, or take a built-in one)"
-                                                     : ""),
+                                : from->n_elems == to->n_elems
+                                    ? " (as many elements: a view in a map says where they lie)"
+                                    : ""),
                   err);
 }
 

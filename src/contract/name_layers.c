@@ -476,8 +476,9 @@ static enum sdc_status link_all(const struct pairing *p, struct sdc_name_link *l
 
 enum sdc_status sdc__name_layers_link(const struct sdc_name_map *map, enum sdc__builtin builtin,
                                       const struct sdc_tensor_desc *const from[], size_t n_from,
-                                      const struct sdc_tensor_desc *const to[], size_t n_to,
-                                      struct sdc_name_link *links, struct sdc_error *err) {
+                                      bool whole, const struct sdc_tensor_desc *const to[],
+                                      size_t n_to, struct sdc_name_link *links,
+                                      struct sdc_error *err) {
     struct side a, b = {0};
     struct pairing p = {.map = map, .from = &a, .to = &b};
     enum sdc_status st;
@@ -492,7 +493,8 @@ enum sdc_status sdc__name_layers_link(const struct sdc_name_map *map, enum sdc__
     }
     for (size_t i = 0; i < a.n_layers; i++)
         SDC_TRY_OUT(st, pair_by_name(&p, i, err));
-    SDC_TRY_OUT(st, pair_by_shape(&p, err));
+    if (whole)
+        SDC_TRY_OUT(st, pair_by_shape(&p, err));
     st = link_all(&p, links, err);
 out:
     for (size_t i = 0; p.whys && i < a.n_layers; i++)

@@ -191,6 +191,7 @@ struct resolving {
     const struct sdc_name_map *map; /* may be NULL */
     const struct sdc_tensor_desc *const *from, *const *to;
     struct names names; /* of to */
+    bool whole;         /* from is all of its checkpoint */
 };
 
 static enum sdc_status refuse(struct sdc_name_link *link, char *why, struct sdc_error *err) {
@@ -316,19 +317,20 @@ static enum sdc_status link_all(struct resolving *r, struct names *own,
     for (size_t i = 0; i < links->n; i++)
         SDC_TRY(link_by_rules(r, &own->forms[i], i, &links->items[i], err));
     for (size_t k = 0; map && k < map->n_builtins; k++)
-        SDC_TRY(sdc__name_layers_link(map, map->builtins[k], r->from, links->n, r->to, n_to,
-                                      links->items, err));
+        SDC_TRY(sdc__name_layers_link(map, map->builtins[k], r->from, links->n, r->whole, r->to,
+                                      n_to, links->items, err));
     for (size_t i = 0; i < links->n; i++)
         if (links->items[i].to == SDC_NAME_NONE && !links->items[i].why)
             SDC_TRY(link_by_name(r, &own->forms[i], i, &links->items[i], err));
     return refuse_doubles(r, links, n_to, err);
 }
 
-enum sdc_status sdc_name_map_resolve(const struct sdc_name_map *map,
-                                     const struct sdc_tensor_desc *const from[], size_t n_from,
-                                     const struct sdc_tensor_desc *const to[], size_t n_to,
-                                     struct sdc_name_links *links, struct sdc_error *err) {
-    struct resolving r = {.map = map, .from = from, .to = to};
+enum sdc_status sdc__name_map_resolve(const struct sdc_name_map *map,
+                                      const struct sdc_tensor_desc *const from[], size_t n_from,
+                                      bool whole, const struct sdc_tensor_desc *const to[],
+                                      size_t n_to, struct sdc_name_links *links,
+                                      struct sdc_error *err) {
+    struct resolving r = {.map = map, .from = from, .to = to, .whole = whole};
     struct names own = {0};
     struct sdc_name_links made = {.items = sdc__calloc(n_from, sizeof *made.items), .n = n_from};
     enum sdc_status st;
@@ -347,6 +349,13 @@ out:
     else
         sdc_name_links_release(&made);
     return st;
+}
+
+enum sdc_status sdc_name_map_resolve(const struct sdc_name_map *map,
+                                     const struct sdc_tensor_desc *const from[], size_t n_from,
+                                     const struct sdc_tensor_desc *const to[], size_t n_to,
+                                     struct sdc_name_links *links, struct sdc_error *err) {
+    return sdc__name_map_resolve(map, from, n_from, true, to, n_to, links, err);
 }
 
 void sdc_name_links_release(struct sdc_name_links *links) {

@@ -57,11 +57,19 @@ enum sdc_status sdc__name_fit(const struct sdc_tensor_desc *from, const struct s
 void sdc__shape_text(const uint64_t *shape, unsigned rank, char *text, size_t size);
 
 /* Links of every tensor of `from` that has none yet (to is SDC_NAME_NONE and why is NULL) and that
- * the built-in map knows; the others are left as they are. */
+ * the built-in map knows; the others are left as they are. whole: see below. */
 enum sdc_status sdc__name_layers_link(const struct sdc_name_map *map, enum sdc__builtin builtin,
                                       const struct sdc_tensor_desc *const from[], size_t n_from,
-                                      const struct sdc_tensor_desc *const to[], size_t n_to,
-                                      struct sdc_name_link *links,
+                                      bool whole, const struct sdc_tensor_desc *const to[],
+                                      size_t n_to, struct sdc_name_link *links,
+                                      struct sdc_error *err) SDC_MUST_CHECK;
+
+/* sdc_name_map_resolve; whole: `from` is all of a checkpoint. Else layers are found by name alone,
+ * since some of a layer's shapes tell less than all of them. */
+enum sdc_status sdc__name_map_resolve(const struct sdc_name_map *map,
+                                      const struct sdc_tensor_desc *const from[], size_t n_from,
+                                      bool whole, const struct sdc_tensor_desc *const to[],
+                                      size_t n_to, struct sdc_name_links *links,
                                       struct sdc_error *err) SDC_MUST_CHECK;
 
 #endif

@@ -44,6 +44,15 @@ def record_of(path):
     return lines
 
 
+def without_shapes(record, path):
+    """As records were before they told the shapes."""
+    with open(path, "w") as f:
+        for line in record_of(record):
+            line.pop("shape", None)
+            f.write(json.dumps(line) + "\n")
+    return path
+
+
 def bits(array):
     array = np.ascontiguousarray(array)
     return array.view(UINT[array.dtype.itemsize])
@@ -267,8 +276,12 @@ def test_keras_to_torch_and_back():
     result = as_json("alter", "k", "-o", "k2", "--flips", 200, "--seed", 4)
     args = ("replay", "k2.sdc.jsonl", "t", "-o", "t2", "--map", "back.map", "--map", "keras-torch")
     # the depthwise kernel's multiplier is in its shape alone
-    run(*args, code=3, err="does not fit the shape of dw.weight; the checkpoint it comes from would tell")
-    got = as_json(*args, "--from", "k")
+    old = without_shapes("k2.sdc.jsonl", "old")
+    run(args[0], old, *args[2:], code=3, err="does not fit the shape of dw.weight; the checkpoint it comes from would tell")
+    got = as_json(args[0], old, "t", "-o", "t0", *args[5:], "--from", "k")
+    assert got["altered"] == result["altered"]
+    got = as_json(*args)
+    subprocess.run(["cmp", "t0", "t2"], check=True)
     assert got["altered"] == result["altered"] > 150
     assert_same_difference(b, load_file("t2"), read_keras("k"), read_keras("k2"))
     # and there again: the same faults as at first
@@ -395,7 +408,9 @@ def test_refusals_change_nothing():
     run("replay", "a2.sdc.jsonl", "b", "--in-place", "--skip-missing", "--exact", code=3,
         err="b: w[1,0] holds 2 (0x40000000), but a2.sdc.jsonl found 1 (0x3f800000) in w[1,0]")
     # element 3 of (2,3) is [1,0], of (3,2) it is [1,1]
-    run("replay", "a2.sdc.jsonl", "c", "--in-place", code=3, err="does not fit the shape of w")
+    run("replay", without_shapes("a2.sdc.jsonl", "old"), "c", "--in-place", code=3, err="does not fit the shape of w")
+    run("replay", "a2.sdc.jsonl", "c", "--in-place", code=3,
+        err="c: tensor w of the record has no counterpart: its shape is [2,3], but w has [3,2]")
     run("replay", "a2.sdc.jsonl", "b", "-o", "x", "--map", "no.map", code=4, err="neither a built-in map")
     run("replay", "a2.sdc.jsonl", "b", code=2, err="nothing says where the altered file goes")
     run("replay", "a", "b", "-o", "x", code=3, err="no alteration record")
@@ -410,6 +425,42 @@ def test_refusals_change_nothing():
     with open("m", "w") as f:
         f.write("only -> -\n")
     run("replay", "a2.sdc.jsonl", "b", "-o", "b2", "--map", "m", out="1 altered")
+
+
+def test_another_shape_is_refused():
+    save_file({"w": np.ones((120, 400), np.float32), "b": np.ones(120, np.float32), "s": np.float32(1).reshape(())}, "a")
+    run("alter", "a", "-o", "a2", "--at", "w[0,5]@lsb:3", "--at", "b[7]@lsb:2", "--at", "s[]@lsb:1")
+    told = {c["tensor"]: c["shape"] for c in record_of("a2.sdc.jsonl") if c["type"] == "change"}
+    assert told == {"w": [120, 400], "b": [120], "s": []}
+    s = {"s": np.float32(2).reshape(())}
+    for n, (w, b) in enumerate([((100, 400), 120), ((400, 120), 120), ((120, 400), 100), ((160, 300), 120), ((48000,), 120)]):
+        save_file({"w": np.full(w, 2, np.float32), "b": np.full(b, 2, np.float32), **s}, "c")
+        which, was, found = ("b", (120,), (b,)) if b != 120 else ("w", (120, 400), w)
+        shown = [str(list(shape)).replace(" ", "") for shape in (was, found)]
+        run("replay", "a2.sdc.jsonl", "c", "--in-place", code=3,
+            err=f"tensor {which} of the record has no counterpart: its shape is {shown[0]}, but {which} has {shown[1]}")
+        assert (load_file("c")["w"] == 2).all()
+        assert not os.path.exists("c.sdc.jsonl")
+    # rules that say where the elements lie
+    save_file({"w": np.full((400, 120), 2, np.float32), "b": np.full(120, 2, np.float32), **s}, "c")
+    open("m", "w").write("w -> w transpose\n")
+    run("replay", "a2.sdc.jsonl", "c", "-o", "d", "--map", "m", out="3 altered")
+    assert [list(i) for i in np.argwhere(load_file("d")["w"] != 2)] == [[5, 0]]
+    save_file({"w": np.full((400, 100), 2, np.float32), "b": np.full(120, 2, np.float32), **s}, "c")
+    run("replay", "a2.sdc.jsonl", "c", "-o", "e", "--map", "m", code=3, err="its shape [120,400] becomes [400,120], but w has [400,100]")
+    save_file({"w": np.full((160, 300), 2, np.float32), "b": np.full(120, 2, np.float32), **s}, "c")
+    open("m", "w").write("w -> w view=160,300\n")
+    run("replay", "a2.sdc.jsonl", "c", "-o", "f", "--map", "m", out="3 altered")
+    # a record of before they were told
+    save_file({"w": np.full((100, 400), 2, np.float32), "b": np.full(100, 2, np.float32), **s}, "c")
+    run("replay", without_shapes("a2.sdc.jsonl", "old"), "c", "-o", "g", out="3 altered")
+    lines = [json.loads(line) for line in open("a2.sdc.jsonl")]
+    for shape in ([120, 2**62], [1], [3, 2]):
+        for line in lines:
+            if line.get("tensor") == "b":
+                line["shape"] = shape
+        open("bad", "w").write("".join(json.dumps(line) + "\n" for line in lines))
+        run("replay", "bad", "a", "-o", "h", code=3, err="tensor b")
 
 
 def test_a_record_that_was_cut_short():
