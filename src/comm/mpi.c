@@ -34,10 +34,11 @@
 #define TAG_DATA   2
 #define TAG_NOTICE 3
 
-#define SPIN_ROUNDS 2000              /* only where every rank can have a core */
-#define YIELD_NS    1000000u          /* then the core is offered to others for so long, */
-#define NAP_NS      200000u           /* then the wait sleeps */
-#define NOTICE_NS   200000000u        /* longest time that a notice is pushed on */
+#define SPIN_ROUNDS 2000       /* only where every rank can have a core */
+#define YIELD_NS    1000000u   /* then the core is offered to others for so long, */
+#define NAP_NS      200000u    /* then the wait sleeps */
+#define NOTICE_NS   200000000u /* longest time that a notice is pushed on */
+#define NOTICE_SIZE 200
 #define MOST_PIECE  ((size_t)4 << 20) /* bytes of a message */
 #define MOST_STAGE  ((size_t)32 << 20)
 
@@ -57,8 +58,9 @@ struct end {
     uint64_t timeout_ns;
     unsigned spin_rounds;
     bool gave_up;
+    int notice_from;
     MPI_Request notice; /* a receive from anyone, open as long as the group is good */
-    unsigned char notice_data, own_notice;
+    char notice_text[NOTICE_SIZE], own_notice[NOTICE_SIZE]; /* why */
     /* what is on its way, and with whom */
     unsigned n_requests;
     MPI_Request requests[2 * SDC_MAX_RANKS];
@@ -76,8 +78,8 @@ static struct end *end_of(struct sdc_comm *comm) {
 
 /* ---- giving up ---- */
 
-static void mpi_abort(struct sdc_comm *comm) {
-    struct end *e = end_of(comm);
+static void give_up(struct end *e, const char *why) {
+    const struct sdc_comm *comm = &e->base;
     MPI_Request sends[SDC_MAX_RANKS];
     int n = 0, done = 0;
     if (e->gave_up)
@@ -85,9 +87,10 @@ static void mpi_abort(struct sdc_comm *comm) {
     e->gave_up = true;
     if (e->notice == MPI_REQUEST_NULL)
         return; /* the group is not made yet */
+    snprintf(e->own_notice, sizeof e->own_notice, "%s", why);
     for (unsigned r = 0; r < comm->size; r++)
-        if (r != comm->rank && MPI_Isend(&e->own_notice, 1, MPI_BYTE, (int)r, TAG_NOTICE, e->mpi,
-                                         &sends[n]) == MPI_SUCCESS)
+        if (r != comm->rank && MPI_Isend(e->own_notice, NOTICE_SIZE, MPI_BYTE, (int)r, TAG_NOTICE,
+                                         e->mpi, &sends[n]) == MPI_SUCCESS)
             n++;
     /* a peer that is gone never takes it */
     uint64_t until = sdc__now_ns() + NOTICE_NS;
@@ -96,13 +99,17 @@ static void mpi_abort(struct sdc_comm *comm) {
             break;
 }
 
+static void mpi_abort(struct sdc_comm *comm) {
+    give_up(end_of(comm), "");
+}
+
 static enum sdc_status library_failed(struct end *e, const char *what, int code,
                                       struct sdc_error *err) {
     char text[MPI_MAX_ERROR_STRING] = {0};
     int len = 0;
     if (MPI_Error_string(code, text, &len) != MPI_SUCCESS)
         snprintf(text, sizeof text, "error %d", code);
-    mpi_abort(&e->base);
+    give_up(e, text);
     return SDC_ERR(err, SDC_PEER, "%s: MPI: %s", what, text);
 }
 
@@ -139,12 +146,17 @@ static bool noticed(struct end *e) {
     int done = 0;
     if (e->notice == MPI_REQUEST_NULL)
         return false;
-    return MPI_Test(&e->notice, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS || done;
+    MPI_Status status = {.MPI_SOURCE = (int)e->base.rank};
+    int code = MPI_Test(&e->notice, &done, &status);
+    e->notice_from = status.MPI_SOURCE;
+    return code != MPI_SUCCESS || done;
 }
 
 static enum sdc_status peer_gave_up(struct end *e, const char *what, struct sdc_error *err) {
     e->gave_up = true; /* everyone has been told */
-    return SDC_ERR(err, SDC_PEER, "%s: a peer gave up", what);
+    e->notice_text[NOTICE_SIZE - 1] = '\0';
+    return SDC_ERR(err, SDC_PEER, "%s: rank %d gave up%s%s", what, e->notice_from,
+                   e->notice_text[0] ? ": " : "", e->notice_text);
 }
 
 /* Has it been too long? `hurried` is when the hurry flag was first seen, 0 before. */
@@ -157,12 +169,17 @@ static enum sdc_status check_time(struct end *e, uint64_t start, uint64_t now, u
     bool asked = *hurried && now - *hurried >= (uint64_t)SDC_COMM_HURRY_MS * 1000000u;
     if (!late && !asked)
         return SDC_OK;
+    struct sdc_error own;
     name_missing(e, who, sizeof who);
-    mpi_abort(&e->base);
     if (asked)
-        return SDC_ERR(err, SDC_CANCELLED, "%s: told to end while waiting for %s", what, who);
-    return SDC_ERR(err, SDC_TIMEOUT, "%s: %s did not come within %llu ms", what, who,
-                   (unsigned long long)(e->timeout_ns / 1000000u));
+        SDC_ERR(&own, SDC_CANCELLED, "%s: told to end while waiting for %s", what, who);
+    else
+        SDC_ERR(&own, SDC_TIMEOUT, "%s: %s did not come within %llu ms", what, who,
+                (unsigned long long)(e->timeout_ns / 1000000u));
+    give_up(e, own.message);
+    if (err)
+        *err = own;
+    return own.status;
 }
 
 static void rest(uint64_t waited) {
@@ -371,7 +388,7 @@ static enum sdc_status make_stage(struct end *e, struct sum *s, struct sdc_error
     e->stage_size = 0;
     e->stage = sdc__alloc_tensor(s->piece, slots);
     if (!e->stage) {
-        mpi_abort(&e->base);
+        give_up(e, "out of memory");
         return SDC_NOMEM(err, "pieces of a sum");
     }
     e->stage_size = s->piece * slots;
@@ -495,7 +512,8 @@ static enum sdc_status mpi_group_new(unsigned ranks, size_t max_bytes, unsigned 
     e->n_requests = 1;
     e->peers[0] = SDC_MAX_RANKS; /* nobody in particular */
     SDC_TRY(finish_all(e, "a group of ranks", err));
-    code = MPI_Irecv(&e->notice_data, 1, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE, e->mpi, &e->notice);
+    code = MPI_Irecv(e->notice_text, NOTICE_SIZE, MPI_BYTE, MPI_ANY_SOURCE, TAG_NOTICE, e->mpi,
+                     &e->notice);
     if (code != MPI_SUCCESS)
         return library_failed(e, "a group of ranks", code, err);
     SDC_TRY(choose_spin(e, err));
