@@ -10,6 +10,8 @@ echo; echo "== training: LeNet-5, batch 64 a rank =="
 $python bench/bench_train.py
 echo; echo "== kernels: one training step, one thread =="
 $python bench/bench_nn.py
+echo; echo "== collectives: threads and MPI processes =="
+$python bench/bench_comm.py
 echo; echo "== campaign: trials per minute =="
 $python bench/bench_campaign.py
 echo; echo "== checkpoints: alter, diff, inspect against their floors =="
