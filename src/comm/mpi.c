@@ -34,7 +34,8 @@
 #define TAG_DATA   2
 #define TAG_NOTICE 3
 
-#define SPIN_ROUNDS 2000       /* only where every rank can have a core */
+#define SPIN_ROUNDS 2000 /* only where every rank can have a core */
+#define YIELD_EVERY 16
 #define YIELD_NS    1000000u   /* then the core is offered to others for so long, */
 #define NAP_NS      200000u    /* then the wait sleeps */
 #define NOTICE_NS   200000000u /* longest time that a notice is pushed on */
@@ -209,8 +210,11 @@ static enum sdc_status finish_all(struct end *e, const char *what, struct sdc_er
             e->n_requests = 0;
             return SDC_OK;
         }
-        if (round < e->spin_rounds)
+        if (round < e->spin_rounds) {
+            if (round % YIELD_EVERY == YIELD_EVERY - 1)
+                sched_yield(); /* the peer may be waiting for this very core */
             continue;
+        }
         if (noticed(e))
             return peer_gave_up(e, what, err);
         uint64_t now = sdc__now_ns();

@@ -25,6 +25,7 @@
 
 #define POISON      0x80000000u
 #define CACHE_LINE  64
+#define YIELD_EVERY 128
 #define SPIN_ROUNDS 4000 /* some 50 us; only where every rank can have a core */
 
 enum call { CALL_BARRIER, CALL_BROADCAST, CALL_SUM, CALL_GATHER };
@@ -127,6 +128,8 @@ static enum sdc_status meet(struct group *g, const char *what, struct sdc_error 
     for (unsigned i = 0; i < g->spin_rounds; i++) {
         if (atomic_load(&g->meeting) != seen)
             break;
+        if (i % YIELD_EVERY == YIELD_EVERY - 1)
+            sched_yield(); /* the peer may be waiting for this very core */
         pause_cpu();
     }
     if (atomic_load(&g->meeting) == seen)
