@@ -85,6 +85,9 @@ SDC_API bool sdc_tensor_is_named(const struct sdc_tensor_desc *t, const char *co
 /* The first of the patterns that no tensor matches, or NULL. */
 SDC_API const char *sdc_tensor_unmatched(const struct sdc_tensor_desc *const descs[],
                                          size_t n_descs, const char *const *patterns, size_t n);
+/* Likewise, of those that are names and not globs. */
+SDC_API const char *sdc_tensor_missing(const struct sdc_tensor_desc *const descs[], size_t n_descs,
+                                       const char *const *patterns, size_t n);
 
 /* Part and role from the name, type and rank alone. Known are names of PyTorch state dicts, of
  * PyTorch optimizer state by running number ("optimizer/state/0/exp_avg"), of Keras 2 and 3 HDF5

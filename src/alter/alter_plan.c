@@ -296,16 +296,16 @@ static enum sdc_status draw_sites(const struct sdc_choice *choice,
     return sdc_fault_list_draw(plan->support, choice, &rng, list, err);
 }
 
-/* A pattern that fits nothing is a slip: of --not-tensors too, where it would leave what was to be
- * spared among what is hit. */
+/* A pattern that fits nothing is a slip; a name among what is to be spared too, since it would
+ * leave that among what is hit. (A glob there may speak of what only other checkpoints have.) */
 static enum sdc_status check_patterns(const struct sdc_tensor_desc *const *descs, size_t n,
                                       const struct sdc_choice *choice, struct sdc_error *err) {
     const char *unmatched =
         sdc_tensor_unmatched(descs, n, (const char *const *)choice->tensors, choice->n_tensors);
     if (unmatched)
         return SDC_ERR(err, SDC_USAGE, "tensors: no tensor of it is called '%s'", unmatched);
-    unmatched = sdc_tensor_unmatched(descs, n, (const char *const *)choice->not_tensors,
-                                     choice->n_not_tensors);
+    unmatched = sdc_tensor_missing(descs, n, (const char *const *)choice->not_tensors,
+                                   choice->n_not_tensors);
     if (unmatched)
         return SDC_ERR(err, SDC_USAGE, "not-tensors: no tensor of it is called '%s'", unmatched);
     return SDC_OK;

@@ -382,8 +382,8 @@ enum sdc_status sdc_predict(struct sdc_ckpt *ckpt, const struct sdc_choice *choi
     if (unmatched)
         SDC_TRY_OUT(st, SDC_ERR(err, SDC_USAGE, "tensors: no tensor of %s is called '%s'",
                                 sdc_ckpt_path(ckpt), unmatched));
-    unmatched = sdc_tensor_unmatched(descs, n, (const char *const *)choice->not_tensors,
-                                     choice->n_not_tensors);
+    unmatched = sdc_tensor_missing(descs, n, (const char *const *)choice->not_tensors,
+                                   choice->n_not_tensors);
     if (unmatched)
         SDC_TRY_OUT(st, SDC_ERR(err, SDC_USAGE, "not-tensors: no tensor of %s is called '%s'",
                                 sdc_ckpt_path(ckpt), unmatched));

@@ -86,6 +86,14 @@ const char *sdc_tensor_unmatched(const struct sdc_tensor_desc *const descs[], si
     return NULL;
 }
 
+const char *sdc_tensor_missing(const struct sdc_tensor_desc *const descs[], size_t n_descs,
+                               const char *const *patterns, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!strpbrk(patterns[i], "*?[") && sdc_tensor_unmatched(descs, n_descs, &patterns[i], 1))
+            return patterns[i];
+    return NULL;
+}
+
 enum sdc_status sdc_tensor_flat_index(const struct sdc_tensor_desc *t, const uint64_t *index,
                                       unsigned n, uint64_t *elem, struct sdc_error *err) {
     if (n != t->rank)

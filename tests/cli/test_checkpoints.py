@@ -164,8 +164,9 @@ def test_in_place_and_undo(fmt):
     subprocess.run(["cmp", "in", "original"], check=True)
     assert as_json("undo", "in.sdc.jsonl")["already"] == 30
     as_json("seal", "in")
-    run("alter", "in", "-o", "x", "--not-tensors", "nobody*", code=2, err="no tensor of it is called 'nobody*'")
-    run("predict", "in", "--not-tensors", "nobody*", code=2, err="is called 'nobody*'")
+    run("alter", "in", "-o", "x", "--not-tensors", "nobody", code=2, err="no tensor of it is called 'nobody'")
+    run("alter", "in", "-o", "x", "--force", "--not-tensors", "nobody*")
+    run("predict", "in", "--not-tensors", "nobody", code=2, err="is called 'nobody'")
     run("undo", "in.sdc.jsonl", out="0 elements restored, 30 held the old value already")
 
 
