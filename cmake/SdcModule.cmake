@@ -34,6 +34,12 @@ function(sdc_module name)
     target_link_libraries(sdc_${name} PUBLIC ${M_LIBS})
 endfunction()
 
+# Seconds after which a test is taken to hang; sanitizers make programs several times slower.
+set(SDC_TEST_TIMEOUT 120)
+if(SDC_SANITIZE)
+    set(SDC_TEST_TIMEOUT 400)
+endif()
+
 # sdc_test(NAME SOURCES a.c ... [DEPS module ...] [LIBS target ...] [LABELS l ...] [TIMEOUT s] [ARGS ...])
 # A cmocka program, registered with CTest; it runs in a scratch folder of its own.
 function(sdc_test name)
@@ -51,7 +57,7 @@ function(sdc_test name)
         set(T_LABELS unit)
     endif()
     if(NOT T_TIMEOUT)
-        set(T_TIMEOUT 120)
+        set(T_TIMEOUT ${SDC_TEST_TIMEOUT})
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT}
         ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1;SDC_SOURCE_DIR=${PROJECT_SOURCE_DIR};SDC_BINARY_DIR=${CMAKE_BINARY_DIR};SDCLAB_HDF5_HELPER=${CMAKE_BINARY_DIR}/sdclab-hdf5;SDC_PYTHON=${SDC_PYTHON};${T_ENVIRONMENT}")
@@ -71,7 +77,7 @@ function(sdc_script_test name)
     add_test(NAME ${name} COMMAND ${run} ${CMAKE_CURRENT_SOURCE_DIR}/${T_SCRIPT} ${T_ARGS}
              WORKING_DIRECTORY ${scratch})
     if(NOT T_TIMEOUT)
-        set(T_TIMEOUT 120)
+        set(T_TIMEOUT ${SDC_TEST_TIMEOUT})
     endif()
     set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT} SKIP_RETURN_CODE 77
         ENVIRONMENT "OMP_NUM_THREADS=1;OPENBLAS_NUM_THREADS=1;PYTHONDONTWRITEBYTECODE=1;PYTHONPATH=${PROJECT_SOURCE_DIR}/tests/harness;SDC_SOURCE_DIR=${PROJECT_SOURCE_DIR};SDC_BINARY_DIR=${CMAKE_BINARY_DIR};SDCLAB_HDF5_HELPER=${CMAKE_BINARY_DIR}/sdclab-hdf5;SDCLAB=${CMAKE_BINARY_DIR}/sdclab;SDC_PYTHON=${SDC_PYTHON};SDC_SANITIZE=${SDC_SANITIZE};${T_ENVIRONMENT}")
