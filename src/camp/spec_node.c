@@ -276,7 +276,7 @@ enum sdc_status sdc__node_parse(const char *text, size_t len, const char *what,
     enum sdc_status st = read_document(&r, root);
     yaml_parser_delete(&r.parser);
     if (st == SDC_OK && !*root)
-        st = sdc__spec_error(err, SDC_INVALID, what, 1, 1, "the spec is empty");
+        st = sdc__spec_error(err, SDC_INVALID, what, 1, 1, "it is empty");
     if (st != SDC_OK) {
         sdc__node_free(*root);
         *root = NULL;

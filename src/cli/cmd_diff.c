@@ -398,6 +398,8 @@ static enum sdc_status prepare(const struct diff_args *a, struct diffing *x,
                                            .globs = a->tensors.items,
                                            .n_globs = a->tensors.n,
                                            .threads = (unsigned)a->threads};
+    if (a->tolerance && (a->rtol || a->atol))
+        return SDC_ERR(err, SDC_USAGE, "--tolerance is both --rtol and --atol, and excludes them");
     SDC_TRY(set_tolerance("tolerance", a->tolerance, &x->options.rtol, err));
     x->options.atol = x->options.rtol;
     SDC_TRY(set_tolerance("rtol", a->rtol, &x->options.rtol, err));

@@ -127,16 +127,26 @@ static enum sdc_status make_link(const struct shapes *s, struct sdc_name_link *l
     return SDC_OK;
 }
 
+static enum sdc_status refuse_order(unsigned rank, const struct sdc__axis_rule *rule,
+                                    struct sdc_name_link *link, struct sdc_error *err) {
+    return refuse(link,
+                  sdc__asprintf("it has %u axes, but the map orders %u", rank,
+                                rule->transpose ? 2 : rule->n_axes),
+                  err);
+}
+
 /* A source of unknown shape has the one that gives the target's. */
 static enum sdc_status fit_unknown(const struct sdc_tensor_desc *from,
                                    const struct sdc_tensor_desc *to,
                                    const struct sdc__axis_rule *rule, struct shapes *s,
                                    struct sdc_name_link *link, struct sdc_error *err) {
     s->rank = from->rank;
-    if (from->rank != to->rank || !make_axes(rule, s->rank, s))
+    if (from->rank != to->rank)
         return refuse(
             link, sdc__asprintf("it has %u axes, but %s has %u", from->rank, to->name, to->rank),
             err);
+    if (!make_axes(rule, s->rank, s))
+        return refuse_order(s->rank, rule, link, err);
     for (unsigned d = 0; d < s->rank; d++)
         s->view[s->axes[d]] = s->result[d] = to->shape[d];
     return make_link(s, link, err);
@@ -163,10 +173,7 @@ enum sdc_status sdc__name_fit(const struct sdc_tensor_desc *from, const struct s
             memcpy(s.view, from->shape, s.rank * sizeof *s.view);
     }
     if (!make_axes(rule, s.rank, &s))
-        return refuse(link,
-                      sdc__asprintf("it has %u axes, but the map orders %u", s.rank,
-                                    rule->transpose ? 2 : rule->n_axes),
-                      err);
+        return refuse_order(s.rank, rule, link, err);
     for (unsigned d = 0; d < s.rank; d++)
         s.result[d] = s.view[s.axes[d]];
     uint64_t n;

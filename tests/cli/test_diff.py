@@ -110,6 +110,7 @@ def test_tolerance_is_that_of_assert_allclose():
     for wrong in ("-1", "nan", "x", "inf"):
         run("diff", "x.safetensors", "y.safetensors", f"--rtol={wrong}", code=2, err="--rtol")
     run("diff", "x.safetensors", "y.safetensors", "--rtol", 1, "--by", "container", code=2, err="exclude")
+    run("diff", "x.safetensors", "y.safetensors", "--rtol", 1, "--tolerance", 1, code=2, err="excludes them")
     save("z.safetensors", {"w": bits(y), "more": bits(x)})
     run("diff", "x.safetensors", "z.safetensors", "--tolerance", 1, code=1)  # a missing tensor is no small difference
 

@@ -30,7 +30,7 @@ struct refused {
     "  recipe: [ddp/after-wrap-all, horovod/rank0-broadcast]\n  part: [model, optimizer]\n"
 
 static const struct refused refused[] = {
-    {"", "1:1", "the spec is empty", SDC_INVALID},
+    {"", "1:1", "it is empty", SDC_INVALID},
     {"- a\n", "1:1", "expected a mapping of keys", SDC_INVALID},
     {"seed: 1\n", "1:1", "the key 'campaign' is missing", SDC_INVALID},
     {"campaign: x\ntrails: 3\n", "2:1", "unknown key 'trails' (did you mean 'trials'?)",
